@@ -28,12 +28,12 @@ from simulator.spec.computed import parameter_bytes_of
 from simulator.spec.constants import constants
 from simulator.spec.gradients import buckets
 from simulator.spec.layers import Layer
-from simulator.spec.training import ASSUMED_OPTIMIZER, SLOTS, Optimizer
+from simulator.spec.training import ASSUMED_OPTIMIZER, HEADS, SLOTS, Head, Optimizer
 from simulator.spec.workload import Variable, Workload
 from simulator.strategies.holding import Held, Owned, fused, layers_of, most_in_flight, values_of
 
 PartName = Literal[
-    "parameters", "gradients", "optimizer", "activations", "recomputed", "gathered", "buckets", "temporary", "input", "workspace",
+    "parameters", "gradients", "optimizer", "activations", "backward", "logits", "gathered", "buckets", "input", "workspace",
     "reserve",
 ]  # fmt: skip
 
@@ -42,10 +42,10 @@ PARTS: Mapping[PartName, str] = {
     "gradients": "gradients",
     "optimizer": "optimizer slots",
     "activations": "activations",
-    "recomputed": "recomputed layer",
+    "backward": "backward pass of a layer",
+    "logits": "logits",
     "gathered": "gathered parameters",
     "buckets": "communication buckets",
-    "temporary": "second copy of logits",
     "input": "input batch",
     "workspace": "work space",
     "reserve": "framework reserve",
@@ -54,8 +54,10 @@ PARTS: Mapping[PartName, str] = {
 
 _RESERVES = {"Kepler": 500, "Maxwell": 500, "Pascal": 500, "Volta": 1050, "Turing": 1050, "Ampere": 1536, "Ada Lovelace": 1536}
 _NEWER = 1800
-_WORKSPACE_BYTES, _NEWER_WORKSPACE_BYTES = 85e6, 110e6
-"""Of matrix products up to Ampere and Ada Lovelace, and beyond: what Megatron-LM's runs hold besides (evidence.studies.megatron_runs)."""
+_WORKSPACE_BYTES, _SMALL_WORKSPACE_BYTES, _NEWER_WORKSPACE_BYTES = 85e6, 36e6, 110e6
+"""Of matrix products up to Ampere and Ada Lovelace, with deterministic algorithms and without, and beyond: what Megatron-LM's runs hold
+besides (evidence.studies.gpu_memory)."""
+_STREAMS = 4
 _MIB = 2.0**20
 
 
@@ -205,7 +207,8 @@ class _Device:
         if self.measured is not None:
             parts.append(self._beyond(self.measured))
         elif self.load.layers:
-            parts += [self._activations(), self._recomputed(), self._temporary(), self._input(), *self._workspace()]
+            # logits are gone when the backward pass of a layer begins
+            parts += [self._activations(), max(self._backward(), self._logits(), key=_size_of), self._input(), *self._workspace()]
         else:
             parts += [Part(name="activations", text=self._why_not_known()), self._input()]
         parts += [self._gathered(), self._buckets()]
@@ -225,37 +228,36 @@ class _Device:
         """Layers that are on the device."""
         return [layer for layer in self.load.layers[chunk.first : chunk.last] if layer.name not in chunk.on_host]
 
-    def _held(self, size_of: Callable[[Variable], float], shards: Callable[[Held], int], *, versions: bool = False) -> float:
+    def _held(self, size_of: Callable[[Owned], float], shards: Callable[[Held], int], *, versions: bool = False) -> float:
         """Bytes of all chunks, each shared by some devices."""
         sizes: list[float] = []
         for chunk in self.chunks:
             over, times = _over(chunk, shards(chunk)), chunk.versions if versions else 1
-            sizes += [
-                size_of(owned.variable) * owned.share / over[owned.experts] * times for piece in self._pieces(chunk) for owned in piece
-            ]
+            sizes += [size_of(owned) / over[owned.experts] * times for piece in self._pieces(chunk) for owned in piece]
         return math.fsum(sizes)
 
-    def _whole(self, size_of: Callable[[Variable], float], chunk: Held, shards: int) -> list[float]:
+    def _whole(self, size_of: Callable[[Owned], float], chunk: Held, shards: int) -> list[float]:
         """Bytes of each layer of a chunk that are shared, as they are before."""
-        over = _over(chunk, shards)
-        return [
-            math.fsum(size_of(owned.variable) * owned.share for owned in piece if over[owned.experts] > 1) for piece in self._pieces(chunk)
-        ]
+        over, copied = _over(chunk, shards), chunk.gathers and self.mixed
+        return [math.fsum(size_of(owned) for owned in piece if over[owned.experts] > 1 or copied) for piece in self._pieces(chunk)]
 
-    def _parameter_bytes(self, variable: Variable) -> float:
+    def _parameter_bytes(self, owned: Owned) -> float:
         """In mixed precision what is computed with: a copy in 16 bits of variables that belong to the optimizer's state."""
-        return float(variable.size_bytes * self.values.parameters)
+        return float(owned.variable.size_bytes * self.values.parameters) * owned.share
 
-    def _gradient_bytes(self, variable: Variable) -> float:
-        return variable.gradient_bytes(self.scenario.batch)
+    def _gradient_bytes(self, owned: Owned) -> float:
+        return owned.gradient_bytes(self.scenario.batch)
 
-    def _slot_bytes(self, variable: Variable) -> float:
+    def _slot_bytes(self, owned: Owned) -> float:
         """The optimizer's own, and in mixed precision the variable itself, in 32 bits as they are."""
-        master = float(variable.size_bytes) * self.values.masters
-        return master + (_slots_of(variable, self.optimizer, self.value_bytes) if self.optimizer is not None else 0.0)
+        slots = self.optimizer is not None and not owned.frozen
+        own = _slots_of(owned.variable, self.optimizer, self.value_bytes) if slots and self.optimizer is not None else 0.0
+        return (float(owned.variable.size_bytes) * self.values.masters + own) * owned.share
 
     def _parameters(self) -> Part:
         held = self.chunks[0]
+        if held.gathers and self.mixed:
+            return Part(name="parameters", size_bytes=0.0, text="in 16 bits while they are gathered, in 32 with the optimizer's")
         size = self._held(self._parameter_bytes, lambda chunk: chunk.parameter_shards, versions=True)
         versions = max(chunk.versions for chunk in self.chunks)
         text = f"{self.value_bytes} bytes each" if not self.mixed else "2 bytes each, for computing"
@@ -297,23 +299,32 @@ class _Device:
         section 4.2.3).
         """
         stored = [self._stored_of(chunk) for chunk in self.chunks]
-        moments = zip(*(chunk.in_flight for chunk in self.chunks), strict=True)
+        moments: Iterable[Sequence[int]] = zip(*(chunk.in_flight for chunk in self.chunks), strict=True)
+        if self.scenario.training.offload:  # what is computed with, and what is on its way
+            inputs = [[self._stored(*layer, chunk) for layer in self._with_inputs(chunk)] for chunk in self.chunks]
+            stored = [2 * max(sizes, default=0.0) for sizes in inputs]
+            moments = [[1] * len(self.chunks)]
         size = max(math.fsum(count * bytes_of_one for count, bytes_of_one in zip(counts, stored, strict=True)) for counts in moments)
         flying = most_in_flight(self.chunks)
         text = f"of {f'{flying} micro-batches' if flying > 1 else 'a batch'} of {counted(self.micro_batch, 'sample')}"
         text += f", 1/{self.chunks[0].context} of each sequence" if self.chunks[0].context > 1 else ""
         if self.scenario.training.recompute != "none":
             text += f"; {self.scenario.training.recompute} recomputation"
+        if self.scenario.training.offload:
+            text = f"of one layer and the next, {text}; the rest is on the host"
         return Part(name="activations", size_bytes=size * self.samples * self.values.activations, text=text)
 
     def _stored_of(self, chunk: Held) -> float:
         """Bytes per sample that a chunk keeps from its forward to its backward pass."""
-        size, before = 0.0, self._input_of(chunk)
+        return math.fsum(self._stored(layer, before, chunk) for layer, before in self._with_inputs(chunk))
+
+    def _with_inputs(self, chunk: Held) -> Iterator[tuple[Layer, float]]:
+        """Yield layers that are on the device, each with the bytes per sample that it gets."""
+        before = self._input_of(chunk)
         for layer in self.load.layers[chunk.first : chunk.last]:
             if layer.name not in chunk.on_host:
-                size += self._stored(layer, before, chunk)
+                yield layer, before
             before = layer.output_bytes_per_sample
-        return size
 
     def _input_of(self, chunk: Held) -> float:
         """Bytes per sample that the first layer of a chunk gets; those of the model's input are a part of their own."""
@@ -328,35 +339,54 @@ class _Device:
             kept = float(layer.kept_selectively_bytes_per_sample)
         return _split_kept(layer, kept, chunk)
 
-    def _recomputed(self) -> Part:
-        """Return what is computed again is there once, of the layer that needs most."""
+    def _backward(self) -> Part:
+        """Return what is computed again, and gradients inside: there once, of the layer that needs most."""
         recompute, most = self.scenario.training.recompute, 0.0
-        for chunk in self.chunks if recompute != "none" else ():
+        for chunk in self.chunks:
             for layer in self._layers(chunk):
-                stored = self._stored(layer, 0.0, chunk) if recompute == "selective" else 0.0
-                most = max(most, _split_kept(layer, float(layer.kept_bytes_per_sample), chunk) - stored)
+                size = layer.temporary_bytes_per_sample / (chunk.tensor if layer.tensor is not None else 1)
+                if recompute != "none":
+                    stored = self._stored(layer, 0.0, chunk) if recompute == "selective" else 0.0
+                    size += _split_kept(layer, float(layer.kept_bytes_per_sample), chunk) - stored
+                most = max(most, size)
         return Part(
-            name="recomputed",
+            name="backward",
             size_bytes=most * self.samples * self.values.activations,
-            text="activations of one layer in its backward pass",
+            text="gradients inside a layer" + ", and its activations, computed again" * (recompute != "none"),
         )
 
-    def _temporary(self) -> Part:
-        """Largest need of a layer, for one micro-batch."""
-        layers = ((layer, chunk) for chunk in self.chunks for layer in self._layers(chunk))
-        sizes = [layer.temporary_bytes_per_sample / (chunk.tensor if layer.tensor is not None else 1) for layer, chunk in layers]
-        text = f"for {counted(self.micro_batch, 'sample')}, in 16 bits in addition to those in 32 bits for the cross-entropy"
-        each = max(sizes, default=0.0) if self.load.precision != "float32" else 0.0
-        return Part(name="temporary", size_bytes=each * self.samples * self.values.activations, text=text)
+    def _logits(self) -> Part:
+        """Logits of micro-batches in flight, and what the cross-entropy of one of them takes besides."""
+        scenario, sizes = self.scenario, []
+        head = scenario.training.head or self._usual_head()
+        each, wide = HEADS[head], self.load.precision == "float32"
+        for chunk in self.chunks:
+            for layer in self._layers(chunk):
+                count = layer.logits_per_sample * self.samples / (chunk.tensor if layer.tensor is not None else 1)
+                if each.tokens is not None and self.load.transformer is not None:
+                    count *= min(each.tokens / (self.samples * self.load.transformer.sequence), 1.0)
+                sizes.append(count * (each.kept * max(chunk.in_flight) + each.more * (0 if wide and each.kept else 1)))
+        kept = f"{each.kept:g} bytes each kept, {each.more:g} more" if each.kept else f"{each.more:g} bytes each, of {each.tokens:,} tokens"
+        return Part(name="logits", size_bytes=max(sizes, default=0.0), text=f"{kept} while the cross-entropy runs ({head})")
+
+    def _usual_head(self) -> Head:
+        """The cross-entropy of the software that most likely runs it."""
+        model = self.load.transformer
+        separate = model is not None and model.kernels == "separate"
+        return "plain" if separate or any(chunk.gradient_shards > 1 or chunk.parameter_shards > 1 for chunk in self.chunks) else "parallel"
 
     def _workspace(self) -> Iterator[Part]:
         """Yield what the libraries of matrix products take from the framework's allocator: measured, and more from Hopper on.
 
-        cuBLAS has 8 MiB in each of PyTorch's handles before Hopper and 32 MiB from it on (``CUBLAS_WORKSPACE_CONFIG``).
+        cuBLAS has 8 MiB in each of PyTorch's handles before Hopper and 32 MiB from it on, or where algorithms are deterministic
+        (``CUBLAS_WORKSPACE_CONFIG``). Products of several experts run on four streams, each with Transformer Engine's 4 or 32 MiB.
         """
-        if self.device is not None:
-            size_bytes = _NEWER_WORKSPACE_BYTES if self.device.newer else _WORKSPACE_BYTES
-            yield Part(name="workspace", size_bytes=size_bytes, text=f"for matrix products on {self.device.generation}, as measured")
+        if self.device is None:
+            return
+        newer, grouped = self.device.newer, any(layer.experts is not None for chunk in self.chunks for layer in self._layers(chunk))
+        size_bytes = _WORKSPACE_BYTES if self.scenario.training.deterministic is not False else _SMALL_WORKSPACE_BYTES
+        size_bytes = (_NEWER_WORKSPACE_BYTES if newer else size_bytes) + grouped * _STREAMS * (32 if newer else 4) * _MIB
+        yield Part(name="workspace", size_bytes=size_bytes, text=f"for matrix products on {self.device.generation}, as measured")
 
     def _why_not_known(self) -> str:
         """Say why the activations of a workload without layers are unknown."""
@@ -369,7 +399,7 @@ class _Device:
     def _beyond(self, peak_bytes: float) -> Part:
         """Return the measured memory of the whole model beyond its parameters and gradients, and slots if known."""
         sizes = [self._parameter_bytes, self._gradient_bytes, *([self._slot_bytes] if self.optimizer is not None else [])]
-        known = math.fsum(size_of(variable) for size_of in sizes for variable in self.load.variables)
+        known = math.fsum(size_of(Owned(variable, 1.0)) for size_of in sizes for variable in self.load.variables)
         batches = ", ".join(f"{batch:g}" for batch in _peaks(self.load))
         return Part(
             name="activations",
@@ -380,12 +410,23 @@ class _Device:
     # -- what comes and goes -----------------------------------------------------------
 
     def _gathered(self) -> Part:
-        """Parameters that are shared out come together: for a layer while the next one's are fetched, or once for all of a step."""
+        """Parameters that are shared out come together: for a layer while the next one's are fetched, or once for all of a step.
+
+        FSDP keeps those of embedding and head, and has those of each layer twice while they come: as one message, and as tensors
+        (``fully_shard`` of PyTorch; measured in evidence.studies.gpu_memory).
+        """
         size, kept = 0.0, any(chunk.gathered is None for chunk in self.chunks)
         more = max(chunk.gathered or 1 for chunk in self.chunks) - 1
-        layers = [size_bytes for chunk in self.chunks for size_bytes in self._whole(self._parameter_bytes, chunk, chunk.parameter_shards)]
+        whole = [(chunk, self._whole(self._parameter_bytes, chunk, chunk.parameter_shards)) for chunk in self.chunks]
+        layers = [size_bytes for _, sizes in whole for size_bytes in sizes]
         if layers:
             size = math.fsum(layers) if kept else min((1 + more) * max(layers), math.fsum(layers))
+        if self.load.layers and self.mixed and self.chunks[0].gathers and not kept:
+            named = [pair for chunk, sizes in whole for pair in zip(self._layers(chunk), sizes, strict=True)]
+            ends = [size_bytes for layer, size_bytes in named if layer.logits_per_sample]
+            inner = [size_bytes for layer, size_bytes in named if not layer.logits_per_sample and layer is not self.load.layers[0]]
+            ends += [size_bytes for layer, size_bytes in named if layer is self.load.layers[0]]
+            size = min(math.fsum(ends) + 2 * (1 + more) * max(inner, default=0.0), math.fsum(layers))
         following = {0: "", 1: " and the next one"}.get(more, f" and the next {more}")
         text = "for all layers, kept from the first to the last micro-batch" if kept else f"for the current layer{following}"
         return Part(name="gathered", size_bytes=size, text=text)
@@ -411,10 +452,7 @@ class _Device:
         if chunk.fused and not self.load.layers:
             filled = buckets(self.load, self.scenario.batch, chunk.fused / chunk.reduced, self.scenario.replicas)
             return max(size_bytes for _, size_bytes in filled) * chunk.reduced
-        sizes = [
-            math.fsum(self._gradient_bytes(owned.variable) * owned.share for owned in piece) * chunk.reduced
-            for piece in self._pieces(chunk)
-        ]
+        sizes = [math.fsum(self._gradient_bytes(owned) for owned in piece) * chunk.reduced for piece in self._pieces(chunk)]
         return max(math.fsum(shared[number] for number in numbers) for numbers in fused(sizes, chunk.fused)) * chunk.reduced
 
     def _input(self) -> Part:
@@ -454,11 +492,19 @@ def _slots_of(variable: Variable, optimizer: Optimizer, value_bytes: int) -> flo
 
 
 def _split_kept(layer: Layer, kept: float, chunk: Held) -> float:
-    """Return what each of the devices that split a layer keeps of its activations (Korthikanti et al., equations 2 to 4)."""
+    """Return what each of the devices that split a layer keeps of its activations (Korthikanti et al., equations 2 to 4).
+
+    Tokens that were sent to experts are whole on each device that splits these.
+    """
     if layer.tensor is None or chunk.tensor == 1:
         return kept
     whole = 0.0 if chunk.sequence else min(layer.tensor.kept_whole * float(layer.kept_bytes_per_sample), kept)
-    return whole + (kept - whole) / chunk.tensor
+    sent = min(layer.experts.kept_bytes_per_sample, kept - whole) if layer.experts is not None else 0.0
+    return whole + sent + (kept - whole - sent) / chunk.tensor
+
+
+def _size_of(part: Part) -> float:
+    return part.size_bytes or 0.0
 
 
 def _split(held: Held) -> str:

@@ -283,7 +283,7 @@ def _change_bar(change: Change, row: int) -> dict[str, Any]:
 MEMORY_COLOURS: dict[PartName, str] = {
     **{name: f"var(--series-{place + 1})" for place, name in enumerate(list(PARTS)[:6])},
     "buckets": "var(--part-waiting)",
-    "temporary": "var(--part-exposed-communication)",
+    "logits": "var(--part-exposed-communication)",
     "workspace": "var(--part-apply)",
     "input": "var(--part-input)",
     "reserve": MUTED,

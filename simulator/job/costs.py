@@ -541,6 +541,8 @@ def _held(scenario: Resolved, strategy: Any) -> Iterator[tuple[int, int, int, fl
         held: dict[tuple[int, int], list[float]] = {}
         for chunk in chunks:
             for owned in itertools.chain.from_iterable(layers_of(load, chunk)):
+                if owned.frozen:
+                    continue
                 spread = chunk.expert if owned.experts else 1
                 parts = round(1.0 / (owned.share * spread))
                 for size_bytes, shards in (

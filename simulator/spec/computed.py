@@ -58,11 +58,12 @@ All of these are of FlashAttention-2 on an H100 (Shah et al., "FlashAttention-3"
 
 
 class Parameter(NamedTuple):
-    """A trainable variable: its name, its shape, and whether experts have it."""
+    """A variable: its name, its shape, whether experts have it, and whether it is not trained."""
 
     name: str
     shape: tuple[int, ...]
     of_experts: bool = False
+    frozen: bool = False
 
     @property
     def size(self) -> int:
@@ -80,10 +81,13 @@ class Product(NamedTuple):
     operand_bytes: float
     inner: float = math.inf
     """Number of products summed per element of the result: the operands' common dimension."""
+    float8: bool = False
+    """Whether its operands have 8 bits."""
 
-    def roofline_s(self, peak_flops_per_s: float, bandwidth_bytes_per_s: float) -> float:
+    def roofline_s(self, peak_flops_per_s: float, bandwidth_bytes_per_s: float, float8_flops_per_s: float | None = None) -> float:
         """Minimum seconds: at the peak rate with tiles being filled and emptied, or at the memory bandwidth."""
-        return max(self.flops * (1.0 + _FILLING / self.inner) / peak_flops_per_s, self.operand_bytes / bandwidth_bytes_per_s)
+        peak = float8_flops_per_s if self.float8 and float8_flops_per_s is not None else peak_flops_per_s
+        return max(self.flops * (1.0 + _FILLING / self.inner) / peak, self.operand_bytes / bandwidth_bytes_per_s)
 
 
 def attention_reach(sequence: int, head: float, *, causal: bool, backward: bool) -> float:
@@ -124,9 +128,9 @@ class Pass(NamedTuple):
         pairs: Iterator[tuple[Any, Any]] = zip(self, other, strict=True)
         return Pass(*(mine + theirs for mine, theirs in pairs))
 
-    def roofline_s(self, peak_flops_per_s: float, bandwidth_bytes_per_s: float) -> float:
+    def roofline_s(self, peak_flops_per_s: float, bandwidth_bytes_per_s: float, float8_flops_per_s: float | None = None) -> float:
         """Seconds of its products, each at its roofline."""
-        return math.fsum(each.roofline_s(peak_flops_per_s, bandwidth_bytes_per_s) for each in self.products)
+        return math.fsum(each.roofline_s(peak_flops_per_s, bandwidth_bytes_per_s, float8_flops_per_s) for each in self.products)
 
     @property
     def all_flops(self) -> float:
@@ -152,7 +156,7 @@ class Block(NamedTuple):
         Of the forward pass what selective recomputation computes once more.
     by_experts
         Of the forward pass what experts do.
-    output_bytes, kept_bytes, kept_selectively_bytes, temporary_bytes
+    output_bytes, kept_bytes, kept_selectively_bytes, temporary_bytes, logits
         Per sample, as :class:`~simulator.spec.layers.Layer` has them.
     kept_whole_bytes
         Of what is kept, what every device keeps whole where a layer is split.
@@ -161,7 +165,7 @@ class Block(NamedTuple):
     attention
         What it is of the forward pass, and the bytes of the keys and values of a sample.
     experts
-        Their count, how many each token is sent to, and the bytes of all tokens of a sample.
+        Their count, how many each token is sent to, the bytes of all tokens of a sample, and of those that experts keep.
     tied
         Variables of other blocks that it uses too, as ``block/name``.
     """
@@ -175,13 +179,19 @@ class Block(NamedTuple):
     kept_selectively_bytes: float | None = None
     kept_whole_bytes: float = 0.0
     temporary_bytes: float = 0.0
+    logits: float = 0.0
     whole: Pass | None = None
     again: Pass = Pass()
     by_experts: Pass = Pass()
     all_reduces: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     attention: tuple[Pass, float] | None = None
-    experts: tuple[int, int, float] | None = None
+    experts: tuple[int, int, float, float] | None = None
     tied: tuple[str, ...] = ()
+
+    @property
+    def trained(self) -> tuple[Parameter, ...]:
+        """Its variables that are trained."""
+        return tuple(each for each in self.parameters if not each.frozen)
 
 
 class Dimensions(Protocol):
@@ -276,9 +286,10 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
     bandwidth = on.memory_bandwidth_bytes_per_s
     blocks = dimensions.blocks(value_bytes_of(precision))
     each_bytes = parameter_bytes_of(precision)
-    variable_bytes = each_bytes * sum(each.size for block in blocks for each in block.parameters)
+    variable_bytes = each_bytes * sum(each.size for block in blocks for each in block.trained)
     passes = {"forward": [block.forward for block in blocks], "backward": [block.backward for block in blocks]}
-    asked = [_asked(works, peak, bandwidth) for works in passes.values()]
+    float8 = on.peak_flops_per_s.float8  # a device without computes in 16 bits
+    asked = [_asked(works, peak, bandwidth, float8) for works in passes.values()]
     names = [*(f"{which}.{part}" for which in passes for part in ("per_sample_s", "least_s")), "apply_s"]
 
     def times(values: Mapping[str, float]) -> tuple[float, ...]:
@@ -295,11 +306,11 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
     reached = _reached(dimensions.constants, values)
 
     def seconds_of(work: Pass) -> float:
-        return reached.per_sample_s(_asked([work], peak, bandwidth))
+        return reached.per_sample_s(_asked([work], peak, bandwidth, float8))
 
     return {
         "variables": _variables(blocks, seconds_of, each_bytes),
-        "layers": tuple(_layers(blocks, seconds_of)),
+        "layers": tuple(_layers(blocks, seconds_of, each_bytes)),
         "counted": {
             "flops_per_sample": math.fsum(work.all_flops for works in passes.values() for work in works),
             "per_sample_bytes": math.fsum(work.all_bytes for works in passes.values() for work in works),
@@ -322,8 +333,8 @@ class _Asked(NamedTuple):
     kernels: float
 
 
-def _asked(passes: Iterable[Pass], peak: float, bandwidth: float) -> _Asked:
-    asked = [(work.roofline_s(peak, bandwidth), work.moved_bytes, work.fused_flops_at_best, work.kernels) for work in passes]
+def _asked(passes: Iterable[Pass], peak: float, bandwidth: float, float8: float | None) -> _Asked:
+    asked = [(work.roofline_s(peak, bandwidth, float8), work.moved_bytes, work.fused_flops_at_best, work.kernels) for work in passes]
     products_s, moved_bytes, fused_flops, kernels = (math.fsum(column) for column in zip(*asked, strict=True))
     return _Asked(products_s, moved_bytes / bandwidth, fused_flops / peak, kernels)
 
@@ -362,12 +373,12 @@ def _joint_draws(used: Mapping[str, Known]) -> list[tuple[float, ...]]:
 
 def _variables(blocks: Sequence[Block], seconds_of: Callable[[Pass], float], value_bytes: int) -> list[dict[str, Any]]:
     """List variables in the order in which gradients become ready: from the last layer on, within a layer in proportion to sizes."""
-    index = sum(len(block.parameters) for block in blocks)
+    index = sum(len(block.trained) for block in blocks)
     work = [seconds_of(block.backward) for block in blocks]
     whole, done, variables = math.fsum(work), 0.0, []
     for block, of_block in zip(reversed(blocks), reversed(work), strict=True):
-        size, seen = sum(each.size for each in block.parameters), 0
-        for each in reversed(block.parameters):
+        size, seen = sum(each.size for each in block.trained), 0
+        for each in reversed(block.trained):
             index, seen = index - 1, seen + each.size
             variables.append(
                 {"name": f"{block.name}/{each.name}", "size_bytes": float(value_bytes * each.size), "creation_index": index,
@@ -377,13 +388,14 @@ def _variables(blocks: Sequence[Block], seconds_of: Callable[[Pass], float], val
     return variables
 
 
-def _layers(blocks: Sequence[Block], seconds_of: Callable[[Pass], float]) -> Iterator[Layer]:
+def _layers(blocks: Sequence[Block], seconds_of: Callable[[Pass], float], value_bytes: int) -> Iterator[Layer]:
     """Yield layers whose work is in seconds per sample."""
-    names = [f"{block.name}/{each.name}" for block in blocks for each in block.parameters]
+    names = [f"{block.name}/{each.name}" for block in blocks for each in block.trained]
     first = 0
     for block in blocks:
-        places = range(first, first + len(block.parameters))
-        first += len(block.parameters)
+        places = range(first, first + len(block.trained))
+        first += len(block.trained)
+        frozen = [sum(each.size for each in block.parameters if each.frozen and each.of_experts == apart) for apart in (False, True)]
         forward_s = seconds_of(block.forward)
         whole = block.whole
         split = experts = attention = None
@@ -398,21 +410,31 @@ def _layers(blocks: Sequence[Block], seconds_of: Callable[[Pass], float]) -> Ite
             attending, size = block.attention
             attention = Attention(bytes_per_sample=size, work=seconds_of(attending) / forward_s)
         if block.experts is not None:
-            count, used, size = block.experts
-            mine = tuple(index for index, each in zip(places, block.parameters, strict=True) if each.of_experts)
-            experts = Experts(count=count, used=used, work=seconds_of(block.by_experts) / forward_s, bytes_per_sample=size, variables=mine)
+            count, used, size, kept = block.experts
+            mine = tuple(index for index, each in zip(places, block.trained, strict=True) if each.of_experts)
+            experts = Experts(
+                count=count,
+                used=used,
+                work=seconds_of(block.by_experts) / forward_s,
+                bytes_per_sample=size,
+                kept_bytes_per_sample=kept,
+                variables=mine,
+                frozen_bytes=value_bytes * frozen[1],
+            )
         yield Layer(
             name=block.name,
             forward=forward_s,
             backward=seconds_of(block.backward),
             variables=tuple(places),
+            frozen_bytes=value_bytes * frozen[0],
             output_bytes_per_sample=block.output_bytes,
             kept_bytes_per_sample=block.kept_bytes,
             kept_selectively_bytes_per_sample=block.kept_selectively_bytes,
             temporary_bytes_per_sample=block.temporary_bytes,
+            logits_per_sample=block.logits,
             selective_work=seconds_of(block.again) / forward_s,
             tensor=split,
             attention=attention,
-            tied=tuple(names.index(name) for name in block.tied),
+            tied=tuple(names.index(name) for name in block.tied if name in names),
             experts=experts,
         )

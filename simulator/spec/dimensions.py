@@ -11,7 +11,7 @@ Learning for Image Recognition" (CVPR 2016, arXiv:1512.03385), table 1: a first 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field
@@ -25,7 +25,7 @@ KnownDevice = Annotated[str, AfterValidator(lambda name: known_device(name).name
 _MASK_BYTES = 1
 """Bytes of a value of dropout's mask."""
 _LOGIT_BYTES = 4
-"""Logits are float32 in any precision, because a sum over a vocabulary needs it."""
+"""Sums over many values are float32 in any precision."""
 
 
 class ExpertsOf(Spec):
@@ -34,10 +34,26 @@ class ExpertsOf(Spec):
     count: int = Field(ge=2, le=100_000, description="experts per block")
     used: int = Field(default=2, ge=1, le=1000, description="experts that process each token")
     every: int = Field(default=1, ge=1, le=10_000, description="every how many layers a layer has experts")
+    dense_layers: int = Field(default=0, ge=0, le=9_000, description="first layers, which have no experts (first_k_dense_replace)")
+    feed_forward: Count | None = Field(
+        default=None, description="width of each expert (moe-ffn-hidden-size, moe_intermediate_size); left out: transformer.feed_forward"
+    )
+    shared: Count | None = Field(
+        default=None, description="width of all shared experts together, which process every token; left out: none"
+    )
 
     def _broken_rules(self) -> Iterator[str]:
         if self.used > self.count:
             yield f"used ({self.used}) must be at most count ({self.count})"
+
+
+class LatentAttention(Spec):
+    """Multi-head latent attention: queries, keys and values come from compressed ones (DeepSeek-V2, arXiv:2405.04434, section 2.1)."""
+
+    key_value_rank: Count = Field(default=512, description="width of the compressed keys and values (kv-lora-rank)")
+    query_rank: Count | None = Field(default=None, description="width of the compressed queries (q-lora-rank); left out: not compressed")
+    rotary_width: Count = Field(default=64, description="values of a query and a key that carry its position (qk-pos-emb-head-dim)")
+    value_width: Count | None = Field(default=None, description="width of a head's values (v-head-dim); left out: transformer.head_width")
 
 
 class _Part(NamedTuple):
@@ -66,10 +82,16 @@ class Transformer(Spec):
     key_value_heads: Count | None = Field(
         default=None, description="key and value heads (grouped-query attention); left out: as many as heads"
     )
+    head_width: Count | None = Field(
+        default=None, description="width of a head (kv-channels, head_dim; qk-head-dim with latent attention); left out: hidden / heads"
+    )
+    latent: LatentAttention | None = Field(default=None, description="multi-head latent attention (MLA); left out: none")
+    query_key_norm: bool = Field(default=False, description="queries and keys are normalised (Qwen3, qk-layernorm)")
     sequence: Count = Field(description="tokens per sample")
     vocabulary: Count = Field(description="vocabulary size: rows of the embedding")
     feed_forward: Count | None = Field(default=None, description="width of the feed-forward blocks; left out: 4 x hidden")
     gated: bool = Field(default=False, description="gated feed-forward blocks, with three matrices instead of two (SwiGLU)")
+    squared_relu: bool = Field(default=False, description="feed-forward blocks square their ReLU (Nemotron)")
     tied: bool = Field(default=True, description="the output head shares the embedding matrix")
     bias: bool = Field(default=True, description="matrix products and norms have biases")
     dropout: bool = Field(default=True, description="dropout is used and its masks are stored")
@@ -87,6 +109,14 @@ class Transformer(Spec):
         "dropout with sum), as in XLA (jit_compile) or Megatron-LM; separate: each is its own kernel, as in plain PyTorch or "
         "TensorFlow",
     )
+    float8: bool = Field(
+        default=False,
+        description="matrix products of the layers in 8 bits (Transformer Engine, fp8-format); all else stays as it is",
+    )
+    adapter_rank: Count | None = Field(
+        default=None,
+        description="LoRA: only adapters of this rank are trained, two thin matrices at each matrix of the layers; left out: everything is",
+    )
     predicted: PositiveShare | None = Field(
         default=None, description="share of tokens that the head predicts; left out: 1 for a decoder, 0.15 for an encoder"
     )
@@ -96,12 +126,18 @@ class Transformer(Spec):
     )
 
     def _broken_rules(self) -> Iterator[str]:
-        if self.hidden % self.heads:
-            yield f"hidden ({self.hidden}) must be a multiple of heads ({self.heads})"
+        if self.head_width is None and self.hidden % self.heads:
+            yield f"hidden ({self.hidden}) must be a multiple of heads ({self.heads}), or give head_width"
         if self.heads % self.groups:
             yield f"heads ({self.heads}) must be a multiple of key_value_heads ({self.groups})"
         if self.experts is not None and self.experts.every > self.layers:
             yield f"experts.every ({self.experts.every}) must be at most layers ({self.layers})"
+        if self.experts is not None and self.experts.dense_layers >= self.layers:
+            yield f"experts.dense_layers ({self.experts.dense_layers}) must be less than layers ({self.layers})"
+        if self.gated and self.squared_relu:
+            yield "squared_relu needs gated = false: leave one of them out"
+        if self.latent is not None and self.key_value_heads is not None:
+            yield "key_value_heads has no meaning with latent attention, where each head has its own: leave it out"
 
     @property
     def constants(self) -> tuple[str, str, str, str]:
@@ -122,9 +158,25 @@ class Transformer(Spec):
         return self.key_value_heads or self.heads
 
     @property
-    def width(self) -> int:
-        """Width of keys, and of values: ``hidden`` where each head has its own."""
-        return self.hidden // self.heads * self.groups
+    def widths(self) -> tuple[int, int, int, int]:
+        """Widths of all queries, keys, values and results of an attention."""
+        head = self.head_width or self.hidden // self.heads
+        if self.latent is not None:
+            values = self.heads * (self.latent.value_width or head)
+            return self.heads * (head + self.latent.rotary_width), self.heads * (head + self.latent.rotary_width), values, values
+        return self.heads * head, self.groups * head, self.groups * head, self.heads * head
+
+    @property
+    def projections(self) -> tuple[tuple[str, int, int], ...]:
+        """Matrices of an attention: name, rows, columns."""
+        h, (query, key, value, result) = self.hidden, self.widths
+        if self.latent is None:
+            return ("query", h, query), ("key", h, key), ("value", h, value), ("output", result, h)
+        rank, rotary = self.latent.key_value_rank, self.latent.rotary_width
+        wide = query + value - self.heads * rotary  # of keys the part without a position, and values
+        compressed = self.latent.query_rank
+        queries = (("query", h, query),) if compressed is None else (("query_down", h, compressed), ("query_up", compressed, query))
+        return *queries, ("key_value_down", h, rank + rotary), ("key_value_up", rank, wide), ("output", result, h)
 
     @property
     def inner(self) -> int:
@@ -142,20 +194,33 @@ class Transformer(Spec):
 
         Experts count where a token is sent to them, the head for the tokens that it predicts; tables that are only looked up do not.
         """
-        h, dense = self.hidden, (3 if self.gated else 2) * self.hidden * self.inner
-        of_layers = self.layers * (2.0 * h * (h + self.width) + dense)
-        if self.experts is not None:
-            of_layers += self.layers // self.experts.every * ((self.experts.used - 1) * dense + h * self.experts.count)
+        h = self.hidden
+        attention = sum(rows * columns for _, rows, columns in self.projections)
+        of_layers = float(self.layers * attention)
+        for number in range(self.layers):
+            experts = self._experts_of(number)
+            wide = self.inner if experts is None else experts.used * (experts.feed_forward or self.inner) + (experts.shared or 0)
+            of_layers += (3 if self.gated else 2) * h * wide + (h * experts.count if experts is not None else 0)
         return of_layers + self.share_predicted * (self.vocabulary * h + h * h * (self.architecture == "encoder"))
 
     @property
     def attention_flops_per_token(self) -> float:
         """Operations of attention scores in forward and backward pass, 12 L H Q T, without regard to a causal mask (PaLM, appendix B)."""
-        return 12.0 * self.layers * self.hidden * self.sequence
+        query, _, _, result = self.widths
+        return 6.0 * self.layers * (query + result) * self.sequence
+
+    def _experts_of(self, number: int) -> ExpertsOf | None:
+        """Experts of a layer; None if it has none."""
+        behind = number - self.experts.dense_layers if self.experts is not None else -1
+        return self.experts if self.experts is not None and behind >= 0 and (behind + 1) % self.experts.every == 0 else None
 
     def blocks(self, value_bytes: int) -> tuple[Block, ...]:
         """Embedding, layers and head."""
         return self._embedding(value_bytes), *(self._layer(number, value_bytes) for number in range(self.layers)), self._head(value_bytes)
+
+    def _frozen(self, parameters: Iterable[Parameter]) -> Iterator[Parameter]:
+        """Yield variables outside the layers, which have no adapters."""
+        return (each._replace(frozen=self.adapter_rank is not None) for each in parameters)
 
     def _norm(self, name: str) -> Iterator[Parameter]:
         yield Parameter(f"{name}/scale", (self.hidden,))
@@ -183,7 +248,7 @@ class Transformer(Spec):
         masks = s * h * _MASK_BYTES if self.dropout else 0.0
         values = 2 + (2 if positions else 0) + (4 if encoder else 0) + (2 if self.dropout else 0)
         return Block(
-            "embedding", tuple(has), Pass((), values * s * h * size + masks, 2 + 2 * encoder + self.dropout),
+            "embedding", tuple(self._frozen(has)), Pass((), values * s * h * size + masks, 2 + 2 * encoder + self.dropout),
             Pass((), (values + encoder) * s * h * size + masks, 2 + encoder + self.dropout),
             output_bytes=s * h * size, kept_bytes=masks + (s * h * size if encoder else 0.0), whole=Pass(),
             kept_whole_bytes=masks + (s * h * size if encoder else 0.0), all_reduces=((s * h * size,), ()),
@@ -200,67 +265,111 @@ class Transformer(Spec):
         A fused attention does half of a decoder's scores, which the mask leaves, once more in the
         backward pass (Dao, "FlashAttention-2", arXiv:2307.08691, section 4.1).
         """
-        s, h, f, kv = self.sequence, self.hidden, self.inner, self.width
-        experts = self.experts if self.experts is not None and (number + 1) % self.experts.every == 0 else None
+        s, h, (query, key, value, result) = self.sequence, self.hidden, self.widths
+        experts = self._experts_of(number)
         used, copies = (experts.used, experts.count) if experts is not None else (1, 1)
+        f = self.inner if experts is None else experts.feed_forward or self.inner
         fused, drops, biased, rotated = self.attention == "fused", int(self.dropout), int(self.bias), int(self.positions == 0)
         matrices = 3 if self.gated else 2
         # softmax reads and writes its scores once, dropout too; backward softmax reads two and writes one
         scores = 0 if fused else self.heads * s * s
         causal = self.architecture == "decoder"
-        core = 4.0 * s * s * h * (0.5 if fused and causal else 1.0)
+        seen = 0.5 if fused and causal else 1.0
         dropped = drops * (2 * size + _MASK_BYTES)
-        head = h // self.heads
-        parts = [*self._apart(s, size, scores, used)]
+        parts = [*self._apart(s, size, scores, used * f)]
         # query, key and value at once, and what comes of them
-        projecting, projecting_back = _products(s, size, (h, h + 2 * kv), (h, h))
-        parts.append(_Part(Pass(projecting, 0.0, 4), Pass(projecting_back, 0.0, 8)))
+        into_heads = [(h, query + key + value)]
+        if self.latent is not None:
+            into_heads = [(rows, columns) for _, rows, columns in self.projections[:-1]]
+        projecting, projecting_back = _products(s, size, *into_heads, (result, h), float8=self.float8, adapters=self.adapter_rank)
+        parts.append(_Part(Pass(projecting, 0.0, 3 + len(into_heads)), Pass(projecting_back, 0.0, 6 + 2 * len(into_heads))))
         if fused:
-            there, back = (attention_reach(s, head, causal=causal, backward=backward) for backward in (False, True))
-            moved = s * size * (2 * h + 2 * kv)
+            core = 2.0 * s * s * (query + result) * seen
+            there, back = (attention_reach(s, query // self.heads, causal=causal, backward=backward) for backward in (False, True))
+            moved = s * size * (query + key + value + result)
             parts.append(_Part(Pass((), moved, 1, core, core / there), Pass((), 2 * moved, 1, 2.5 * core, 2.5 * core / back), attends=True))
         else:
-            products = tuple(Product(core / 2, size * (s * (h + kv) + scores), inner) for inner in (head, s))
+            products = (
+                Product(2.0 * s * s * query, size * (s * (query + key) + scores), query // self.heads),
+                Product(2.0 * s * s * result, size * (s * (result + value) + scores), s),
+            )
             attending = Pass(products, scores * (2 * size + dropped), 3 + drops)
             parts.append(_Part(attending, Pass(products * 2, scores * (3 * size + dropped), 5 + drops), again=True, attends=True))
         if experts is not None:
             routing = Pass((Product(2.0 * s * h * experts.count, s * size * (h + experts.count), h),), 4.0 * used * s * h * size, 4)
             parts.append(_Part(routing, routing + routing, whole=True))
-        feeding, feeding_back = _products(used * s, size, *((h, f),) * (matrices - 1), (f, h))
-        inside = used * s * f * size
-        parts.append(
-            _Part(
-                Pass(feeding, inside * matrices, matrices * copies + 1),
-                Pass(feeding_back, inside * (2 * matrices - 1), 2 * matrices * copies + 1),
-                of_experts=experts is not None,
-            )
-        )
+        parts.append(self._feeding(used * s, f, copies, size, of_experts=experts is not None))
+        if experts is not None and experts.shared is not None:
+            parts.append(self._feeding(s, experts.shared, 1, size))
         # two norms, and two sums with what came in, behind dropout; a device of a split layer does all of these
-        turned = rotated * 2 * s * (h + kv) * size
-        around = Pass((), s * h * 2 * (2 * size + 3 * size + drops * _MASK_BYTES) + turned, 4 + rotated)
-        parts.append(_Part(around, Pass((), s * h * 2 * (3 * size + 3 * size + dropped) + turned, 4 + rotated + 2 * drops), whole=True))
-        parts.append(_Part(Pass(), Pass((), biased * s * size * (3 * h + 2 * kv + f), 6 * biased)))  # gradients of biases
-        kept_whole = s * h * (4 * size + 2 * drops * _MASK_BYTES)
-        kept_split = s * size * (2 * h + 2 * kv) + used * s * size * (f * (4 if self.gated else 2) + (h if experts is not None else 0))
+        turned = (rotated + self.query_key_norm) * 2 * s * (query + key) * size
+        around = Pass((), s * h * 2 * (2 * size + 3 * size + drops * _MASK_BYTES) + turned, 4 + rotated + 2 * self.query_key_norm)
+        around_back = s * h * 2 * (3 * size + 3 * size + dropped) + turned
+        parts.append(_Part(around, Pass((), around_back, 4 + rotated + 2 * drops + 2 * self.query_key_norm), whole=True))
+        parts.append(_Part(Pass(), Pass((), biased * s * size * (query + key + value + 2 * h + f), 6 * biased)))  # gradients of biases
+        into = 1 if self.float8 else size  # what goes into a product
+        kept_whole = s * h * (2 * size + 2 * into + 2 * drops * _MASK_BYTES)
+        wide = s * h * _LOGIT_BYTES if self.kernels == "separate" and size < _LOGIT_BYTES else 0  # values in 32 bits
+        kept_whole += 2 * 2 * wide  # what each norm got, and what it normalised
+        if self.latent is not None:
+            compressed = self.latent.key_value_rank + (self.latent.query_rank or 0)
+            kept_whole += s * ((size + into) * compressed + size * self.latent.rotary_width)
+        kept_split = s * (size * (query + key + value + result) + self.float8 * result + self.query_key_norm * size * (query + key))
+        inside = (self.kept_by_activation - 1) * size + into
+        # of experts also what they made, before it was multiplied with the router's probability
+        routed = used * (s * h * into + 2 * wide) if experts is not None else 0
+        kept_split += used * s * f * (inside + (size if experts is not None else 0)) + routed
+        if experts is not None and experts.shared is not None:
+            kept_split += s * experts.shared * inside
         kept_scores = scores * (2 * size + _MASK_BYTES if drops else size) + fused * self.heads * s * _LOGIT_BYTES
         return Block(
             f"layer_{number}",
-            tuple(self._parameters(experts)),
+            tuple(self._adapted(self._parameters(experts))),
             forward=sum((part.forward for part in parts), Pass()),
             backward=sum((part.backward for part in parts), Pass()),
             output_bytes=s * h * size,
             kept_bytes=kept_whole + kept_split + kept_scores,
             kept_selectively_bytes=None if fused else kept_whole + kept_split,
             kept_whole_bytes=kept_whole,
+            temporary_bytes=s * size * (matrices * (used * f + (experts.shared or 0 if experts is not None else 0)) + 2 * h)
+            + (2 * used * wide if experts is not None else 0),
             whole=sum((part.forward for part in parts if part.whole), Pass()),
             again=sum((part.forward for part in parts if part.again), Pass()),
             by_experts=sum((part.forward for part in parts if part.of_experts), Pass()),
             all_reduces=((s * h * size,) * 2, (s * h * size,) * 2),
-            attention=(sum((part.forward for part in parts if part.attends), Pass()), 2.0 * s * kv * size),
-            experts=(experts.count, experts.used, s * h * size) if experts is not None else None,
+            attention=(sum((part.forward for part in parts if part.attends), Pass()), s * size * float(key + value)),
+            experts=(experts.count, experts.used, s * h * size, routed) if experts is not None else None,
         )
 
-    def _apart(self, s: int, size: int, scores: int, used: int) -> Iterator[_Part]:
+    def _adapted(self, parameters: Iterable[Parameter]) -> Iterator[Parameter]:
+        """Yield variables as they are, or frozen, each matrix with its adapter (Hu et al., "LoRA", ICLR 2022)."""
+        for each in parameters:
+            yield each if self.adapter_rank is None else each._replace(frozen=True)
+            if self.adapter_rank is not None and each.name.endswith("kernel") and not each.name.startswith("router"):
+                *copies, rows, columns = each.shape
+                yield Parameter(f"{each.name}/adapter", (*copies, rows + columns, self.adapter_rank), each.of_experts)
+
+    @property
+    def kept_by_activation(self) -> int:
+        """Widths that a feed-forward block keeps: into and out of its activation; a gate's own, squared or separate too.
+
+        A fused gate keeps both halves of what it got and its result (SwiGLU of Megatron-LM and Transformer Engine), a separate one
+        the activated half besides.
+        """
+        return (3 if self.kernels == "fused" else 4) if self.gated else 3 if self.squared_relu else 2
+
+    def _feeding(self, rows: int, wide: int, copies: int, size: int, *, of_experts: bool = False) -> _Part:
+        """A feed-forward block on some rows."""
+        matrices, inside = 3 if self.gated else 2, rows * wide * size
+        shapes = *((self.hidden, wide),) * (matrices - 1), (wide, self.hidden)
+        there, back = _products(rows, size, *shapes, float8=self.float8, adapters=self.adapter_rank)
+        return _Part(
+            Pass(there, inside * matrices, matrices * copies + 1),
+            Pass(back, inside * (2 * matrices - 1), 2 * matrices * copies + 1),
+            of_experts=of_experts,
+        )
+
+    def _apart(self, s: int, size: int, scores: int, inner: int) -> Iterator[_Part]:
         """Yield what separate kernels read and write besides, where what follows a product is not fused with it.
 
         Biases are added to what products gave; heads of query, key, value and result are copied
@@ -272,10 +381,11 @@ class Transformer(Spec):
         """
         if self.kernels == "fused":
             return
-        h, f, kv, biased, drops = self.hidden, self.inner, self.width, int(self.bias), int(self.dropout)
-        copied = 2 * s * size * (2 * h + 2 * kv) if scores else 0
-        added = biased * 2 * s * size * (h + 2 * kv + f)
-        gated = int(self.gated) * used * s * f * size
+        h, biased, drops = self.hidden, int(self.bias), int(self.dropout)
+        query, key, value, result = self.widths
+        copied = 2 * s * size * (query + key + value + result) if scores else 0
+        added = biased * 2 * s * size * (query + key + value + inner)
+        gated = int(self.gated) * s * inner * size
         yield _Part(
             Pass((), copied + added + 2 * gated, 4 * bool(scores) + 4 * biased + self.gated),
             Pass((), copied + 3 * gated, 4 * bool(scores) + self.gated),
@@ -287,25 +397,34 @@ class Transformer(Spec):
         """Yield variables in the order in which a forward pass meets them; experts' of a kind as one."""
         h, f = self.hidden, self.inner
         yield from self._norm("attention_norm")
-        for name, rows, columns in ("query", h, h), ("key", h, self.width), ("value", h, self.width), ("output", h, h):
+        for name, rows, columns in self.projections:
             yield from self._product(name, rows, columns)
+        if self.query_key_norm:
+            width = self.widths[0] // self.heads
+            yield from (Parameter(f"{name}_norm/scale", (width,)) for name in ("query", "key"))
+        if self.latent is not None:
+            ranks = ("query", self.latent.query_rank), ("key_value", self.latent.key_value_rank)
+            yield from (Parameter(f"{name}_down_norm/scale", (rank,)) for name, rank in ranks if rank is not None)
         yield from self._norm("feed_forward_norm")
+        named = [*(("gate", "up") if self.gated else ("up",))]
         if experts is not None:
             yield Parameter("router/kernel", (h, experts.count))
-        for name, rows, columns in (("gate", h, f),) * self.gated + (("up", h, f), ("down", f, h)):
-            if experts is None:
-                yield from self._product(name, rows, columns)
-            else:
+            f = experts.feed_forward or f
+            for name, rows, columns in *((name, h, f) for name in named), ("down", f, h):
                 for each in self._product(name, rows, columns):
                     yield Parameter(f"experts/{each.name}", (experts.count, *each.shape), of_experts=True)
+        wide = f if experts is None else experts.shared
+        if wide is not None:
+            where = "" if experts is None else "shared/"
+            for name, rows, columns in *((name, h, wide) for name in named), ("down", wide, h):
+                yield from self._product(where + name, rows, columns)
 
     def _head(self, size: int) -> Block:
         """Last norm, product with the vocabulary and cross-entropy; of BERT a product before, its pooler and next-sentence head.
 
-        2 s h V operations forward (Narayanan et al.). Keeps what goes into norm and product, and
-        float32 logits (Korthikanti et al., section 4.3: 4 s h + 4 s V bytes in two bytes a
-        value). In 16 bits the product's own logits are there too while the cross-entropy runs (``vocab_parallel_logits.float()`` of
-        Megatron-LM). Split over devices by its vocabulary, with three values a token to sum forward
+        2 s h V operations forward (Narayanan et al.). Keeps what goes into norm and product
+        (Korthikanti et al., section 4.3: 4 s h + 4 s V bytes in two bytes a value), and logits, whose bytes depend on the software
+        (:data:`~simulator.spec.training.HEADS`). Split over devices by its vocabulary, with three values a token to sum forward
         and its input's gradient backward (Megatron-LM, section 3). Tied, it multiplies with the
         embedding's matrix.
         """
@@ -317,34 +436,40 @@ class Transformer(Spec):
             has.append(Parameter("bias", (v,)))
         if not self.tied:
             has.append(Parameter("kernel", (h, v)))
-        products, products_back = _products(s, size, (h, v), *((h, h),) * encoder)
+        products, products_back = _products(s, size, (h, v), *((h, h),) * encoder, adapters=None if self.adapter_rank is None else 0)
         if encoder:
             of_pooler = Product(2.0 * h * h, size * 2 * h, h)
             products, products_back = (*products, of_pooler), (*products_back, of_pooler, of_pooler)
         norm = s * h * size
-        kept = s * h * size * (4 if encoder else 2) + s * v * _LOGIT_BYTES
+        kept = s * h * size * (4 if encoder else 2)
         return Block(
-            "head", tuple(has),
+            "head", tuple(self._frozen(has)),
             Pass(products, (4 if encoder else 2) * norm + s * v * 2 * _LOGIT_BYTES, 5 + 5 * encoder),
             Pass(products_back, (6 if encoder else 3) * norm + s * v * _LOGIT_BYTES, 5 + 8 * encoder),
             output_bytes=0.0, kept_bytes=kept, whole=Pass((), (4 if encoder else 2) * norm, 0), kept_whole_bytes=s * h * size * 2,
-            temporary_bytes=s * v * size if size < _LOGIT_BYTES else 0.0,
+            logits=s * v,
             all_reduces=((3.0 * s * _LOGIT_BYTES,), (s * h * size,)), tied=("embedding/tokens",) if self.tied else (),
         )  # fmt: skip
 
 
-def _products(rows: float, value_bytes: int, *matrices: tuple[int, int]) -> tuple[tuple[Product, ...], tuple[Product, ...]]:
+def _products(
+    rows: float, value_bytes: int, *matrices: tuple[int, int], float8: bool = False, adapters: int | None = None
+) -> tuple[tuple[Product, ...], tuple[Product, ...]]:
     """Forward and backward products of rows of activations with matrices of variables, each by its rows and columns.
 
     Backward the gradient of what came in sums over the matrix's columns, and that of the matrix over the
-    batch's rows, which are taken as endless.
+    batch's rows, which are taken as endless. Matrices with adapters of a rank are frozen and have no gradient; adapters have.
     """
     there: list[Product] = []
     back: list[Product] = []
     for inner, columns in matrices:
-        product = Product(2.0 * rows * inner * columns, rows * value_bytes * (inner + columns), inner)
+        product = Product(2.0 * rows * inner * columns, rows * value_bytes * (inner + columns), inner, float8)
         there.append(product)
-        back += [product._replace(inner=columns), product._replace(inner=math.inf)]
+        back += [product._replace(inner=columns), *([product._replace(inner=math.inf)] if adapters is None else [])]
+        if adapters:
+            thin = Product(2.0 * rows * adapters * (inner + columns), rows * value_bytes * (inner + columns + 2 * adapters), inner)
+            there.append(thin)
+            back += [thin, thin]
     return tuple(there), tuple(back)
 
 

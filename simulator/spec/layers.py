@@ -55,6 +55,10 @@ class Experts(Spec):
     used: int = Field(default=2, ge=1, le=1000, description="experts that process each token")
     work: Share = Field(default=1.0, description="share of the layer's work done by experts")
     bytes_per_sample: PerSample = Field(description="bytes of all tokens of a sample, each sent to one expert")
+    kept_bytes_per_sample: PerSample = Field(
+        default=0.0, description="part of the layer's kept_bytes_per_sample that is tokens as sent to experts"
+    )
+    frozen_bytes: PerSample = Field(default=0.0, description="bytes of experts' variables that are not trained, as of trained ones")
     variables: tuple[int, ...] = Field(
         default=(), max_length=100_000, description="variables of the layer that belong to experts, by creation_index"
     )
@@ -71,14 +75,17 @@ class Layer(Terse):
         default=None, description="work of the backward pass in the same unit; left out: twice the forward work"
     )
     variables: tuple[int, ...] = Field(default=(), max_length=100_000, description="variables of the layer, by creation_index")
+    frozen_bytes: PerSample = Field(default=0.0, description="bytes of its variables that are not trained, as of trained ones (LoRA)")
     output_bytes_per_sample: PerSample = Field(description="output sent to the next layer; the backward pass returns the same amount")
     kept_bytes_per_sample: PerSample = Field(default=0.0, description="activations kept from the forward to the backward pass")
     kept_selectively_bytes_per_sample: PerSample | None = Field(
         default=None, description="part of kept_bytes_per_sample still kept with training.recompute = selective; left out: all"
     )
     temporary_bytes_per_sample: PerSample = Field(
-        default=0.0,
-        description="temporary memory of a pass for one micro-batch, such as logits in 16 bits in addition to those in 32 (cross-entropy)",
+        default=0.0, description="temporary memory of its backward pass for one micro-batch, such as gradients of what is inside"
+    )
+    logits_per_sample: PerSample = Field(
+        default=0.0, description="values that its cross-entropy compares with the labels, whose bytes training.head decides"
     )
     flops_per_sample: Annotated[PerSample, STEP_FLOPS] | None = Field(
         default=None,

@@ -8,7 +8,7 @@ needs its number of slots in ``SLOTS``. :class:`NoiseScale` (``[workload.noise_s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -29,6 +29,36 @@ SLOTS: Mapping[Optimizer, int] = {"sgd": 0, "momentum": 1, "adagrad": 1, "rmspro
 """Values, each of as many bytes as a variable's, that an optimizer keeps of each parameter, as ``build`` of each in Keras 3 makes them,
 with its defaults (tests/calibrate/test_memory.py counts them). Adafactor has besides one for each row and each column of a matrix
 (Shazeer and Stern, ICML 2018, section 4, who keep nothing else of it)."""
+
+Head = Literal["parallel", "parallel-fused", "plain", "fused", "chunked"]
+"""Cross-entropy by what a device holds of each logit: :data:`HEADS`."""
+
+
+class LogitBytes(NamedTuple):
+    """Bytes of a logit, in 16 bits and in 32."""
+
+    kept: float
+    """From the forward to the backward pass."""
+    more: float
+    """Besides, while its cross-entropy runs; nothing in 32 bits, which need no second copy."""
+    tokens: int | None = None
+    """Of how many tokens at a time; None: of all."""
+
+
+HEADS: Mapping[Head, LogitBytes] = {
+    "parallel": LogitBytes(4, 2),
+    "parallel-fused": LogitBytes(4, 6),
+    "plain": LogitBytes(4, 14),
+    "fused": LogitBytes(2, 0),
+    "chunked": LogitBytes(0, 18, 256),
+}
+"""Bytes by cross-entropy: what was measured of real runs (``python -m evidence.studies.gpu_memory``), and sources.
+
+parallel: 16-bit logits are copied to 32 bits, in which all else happens in place (``vocab_parallel_cross_entropy`` of Megatron-LM).
+parallel-fused: compiled kernels copy them once more (its ``--cross-entropy-loss-fusion``). plain: logits, float32 copy, log-softmax
+and the gradients of these two (``torch.nn.functional.cross_entropy`` of ``logits.float()``). fused: the gradient is written over the logits
+(Hsu et al., "Liger Kernel", arXiv:2410.10989). chunked: head and cross-entropy of some tokens at a time, nothing kept.
+"""
 
 ASSUMED_OPTIMIZER: Optimizer = "adam"
 """Default if it is left out and memory is computed from layers."""
@@ -54,6 +84,20 @@ class Training(Terse):
         description="optimizer, whose slots devices or parameter servers keep in memory (docs/large-models.md); left out: adam if memory "
         "is computed from layers, else as measured",
     )
+    head: Head | None = Field(
+        default=None,
+        description="how the head computes its cross-entropy, which decides the memory of logits; parallel: Megatron-LM; parallel-fused: "
+        "its --cross-entropy-loss-fusion; plain: PyTorch's own; fused: the gradient overwrites the logits (Liger); chunked: some tokens at "
+        "a time, none kept; left out: plain with transformer.kernels = separate or with sharded gradients or parameters, else parallel",
+    )
+    deterministic: bool | None = Field(
+        default=None,
+        description="deterministic algorithms, whose matrix products take more work space (CUBLAS_WORKSPACE_CONFIG = :4096:8); left out: "
+        "unknown, and the larger counts",
+    )
+    offload: bool = Field(
+        default=False, description="with recompute = full: the kept inputs of layers are moved to the host until the backward pass"
+    )
     precision: Precision | None = Field(
         default=None,
         description="precision of computing, as Keras names its policies; with a mixed policy, variables, gradients and slots stay "
@@ -73,6 +117,8 @@ class Training(Terse):
     )
 
     def _broken_rules(self) -> Iterator[str]:
+        if self.offload and self.recompute != "full":
+            yield f'offload needs recompute = "full", not "{self.recompute}": give it, or leave offload out'
         if self.precision_factor is not None:
             if self.precision is None:
                 yield "precision_factor needs precision: give it too, such as mixed_float16"

@@ -8,7 +8,7 @@ Bytes of a device's memory are added up in :mod:`simulator.memory`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -48,6 +48,8 @@ class Held(NamedTuple):
     parameter_shards, gradient_shards, slot_shards
         Copies that share one copy of parameters, gradients, optimizer slots (Rajbhandari et al., "ZeRO", SC 2020); 1: each has all;
         0 of slots: none is on a device.
+    gathers
+        Whether parameters are in the precision of computing only while they are gathered for their layer (PyTorch's FSDP).
     gathered
         Layers whose shared parameters are on a device whole at the same time; none: all of them, once they were gathered.
     reduced
@@ -78,6 +80,7 @@ class Held(NamedTuple):
     parameter_shards: int = 1
     gradient_shards: int = 1
     slot_shards: int = 1
+    gathers: bool = False
     gathered: int | None = 2
     reduced: float = 1.0
     short_gradients: bool = False
@@ -147,6 +150,8 @@ class Owned(NamedTuple):
         Whether another stage has a copy.
     copy
         Whether it is the copy of another stage's.
+    frozen
+        Whether it is not trained: all such variables of a layer are taken as one.
     """
 
     variable: Variable
@@ -154,6 +159,11 @@ class Owned(NamedTuple):
     experts: bool = False
     tied: bool = False
     copy: bool = False
+    frozen: bool = False
+
+    def gradient_bytes(self, batch: int) -> float:
+        """Bytes of its gradient, before copies share it; none if it is frozen."""
+        return 0.0 if self.frozen else self.variable.gradient_bytes(batch) * self.share
 
     def over(self, held: Held, shards: int) -> int:
         """Devices that share it, where ``shards`` copies share one state."""
@@ -180,8 +190,16 @@ def _layers_of(
         share = (1.0 / tensor if layer.tensor is not None else 1.0) / (expert if experts else 1)
         return Owned(variables[number], share, experts, number in tied, copy)
 
+    def frozen(layer: Layer) -> Iterator[Owned]:
+        of_experts = layer.experts.frozen_bytes if layer.experts is not None else 0.0
+        for size_bytes, experts in ((layer.frozen_bytes, False), (of_experts, True)):
+            if size_bytes:
+                variable = Variable(name=f"{layer.name}/frozen", size_bytes=size_bytes, creation_index=len(variables), ready=1.0)
+                share = (1.0 / tensor if layer.tensor is not None else 1.0) / (expert if experts else 1)
+                yield Owned(variable, share, experts, frozen=True)
+
     return tuple(
-        (*map(owned, layer.variables), *(owned(number, copy=True) for number in layer.tied if (place, number) in copied))
+        (*map(owned, layer.variables), *(owned(number, copy=True) for number in layer.tied if (place, number) in copied), *frozen(layer))
         for place, layer in enumerate(model.layers[first:last], first)
     )
 

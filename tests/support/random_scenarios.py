@@ -431,7 +431,7 @@ def _layers(pick: Pick, rules: _Rules, load: Table) -> list[Table]:
         if pick((False, False, True)):
             layer["selective_work"] = 0.25
         if pick((False, False, True)):
-            layer["temporary_bytes_per_sample"] = rules.size_bytes() / 4
+            layer["frozen_bytes"] = rules.size_bytes() / 4
         if pick((False, False, True)):
             layer["experts"] = {
                 "count": 4,
@@ -439,6 +439,7 @@ def _layers(pick: Pick, rules: _Rules, load: Table) -> list[Table]:
                 "work": 0.5,
                 "bytes_per_sample": rules.size_bytes() / 4,
                 "variables": [number],
+                "frozen_bytes": pick((0.0, rules.size_bytes() / 4)),
             }
         layers.append(layer)
     return layers

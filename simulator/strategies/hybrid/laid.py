@@ -123,6 +123,7 @@ class Laid(ModelParallel):
             parameter_shards=shards if strategy.shard == "parameters" else 1,
             gradient_shards=gradient_shards,
             slot_shards=shards,
+            gathers=strategy.shard == "parameters",
             gathered=None if strategy.keeps else 1 + strategy.prefetch,
             reduced=values.reduced,
             short_gradients=values.masters > 0 and strategy.shard != "parameters" and (values.reduced < 1 or gradient_shards > 1),
@@ -355,7 +356,8 @@ class Laid(ModelParallel):
             chunks = self.chunks[stage :: strategy.pipeline]
             layers = [load.layers[chunk.first : chunk.last] for chunk in chunks]
             named = [some[0].name if len(some) == 1 else f"{some[0].name} to {some[-1].name}" for some in layers]
-            had = {each.variable.creation_index: each.variable for chunk in chunks for layer in layers_of(load, chunk) for each in layer}
+            owned = [each for chunk in chunks for layer in layers_of(load, chunk) for each in layer if not each.frozen]
+            had = {each.variable.creation_index: each.variable for each in owned}
             parameter_bytes = math.fsum(float(had[number].size_bytes) for number in sorted(had))
             stages.append(StageOf(", ".join(named), sum(map(len, layers)), devices, parameter_bytes, delay))
         return tuple(stages)

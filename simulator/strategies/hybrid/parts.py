@@ -104,7 +104,7 @@ class State(NamedTuple):
         batch
             Samples of all micro-batches together, on which sizes of sparse gradients depend.
         """
-        gradients = [each.variable.gradient_bytes(batch) * each.share for each in owned]
+        gradients = [each.gradient_bytes(batch) for each in owned]
         return State(
             math.fsum(float(each.variable.size_bytes) * each.share for each in owned) * tensor * values.parameters,
             math.fsum(gradients) * tensor * values.reduced,
@@ -309,7 +309,7 @@ def _exchanged(layers: Sequence[Layer], chunk: Held, samples: float, tokens: flo
 def updated_bytes(model: Model, chunk: Held, batch: int) -> tuple[float, ...]:
     """Of the gradients of a chunk, what a device updates with: of each variable what it does not leave to those that share it."""
     owned = [each for layer in layers_of(model, chunk) for each in layer]
-    return tuple(each.variable.gradient_bytes(batch) * each.share / each.over(chunk, chunk.slot_shards) for each in owned)
+    return tuple(each.gradient_bytes(batch) / each.over(chunk, chunk.slot_shards) for each in owned)
 
 
 @lru_cache(maxsize=256)

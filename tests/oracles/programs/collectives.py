@@ -139,7 +139,7 @@ def _parts_make_up_all(program: Program, scenario: Scenario) -> None:
         for chunk in stage:
             for owned in (owned for layer in layers_of(scenario.workload, chunk) for owned in layer):
                 if chunk.sharing(1, experts=owned.experts).copies > 1:
-                    size_bytes = owned.variable.gradient_bytes(scenario.batch) * owned.share * chunk.tensor * chunk.context * chunk.reduced
+                    size_bytes = owned.gradient_bytes(scenario.batch) * chunk.tensor * chunk.context * chunk.reduced
                     wanted[owned.experts and chunk.expert > 1] += size_bytes
     group_of = {(of, rank): group for group, of in zip(program.groups, partition_of_each(program), strict=True) for rank in group.tolist()}
     for copy in range(int(copy_of.max()) + 1):
