@@ -56,7 +56,7 @@ _RESERVES = {"Kepler": 500, "Maxwell": 500, "Pascal": 500, "Volta": 1050, "Turin
 _NEWER = 1800
 _WORKSPACE_BYTES, _SMALL_WORKSPACE_BYTES, _NEWER_WORKSPACE_BYTES = 85e6, 36e6, 110e6
 """Of matrix products up to Ampere and Ada Lovelace, with deterministic algorithms and without, and beyond: what Megatron-LM's runs hold
-besides (evidence.studies.gpu_memory)."""
+besides (evidence.studies.gpu_runs)."""
 _STREAMS = 4
 _MIB = 2.0**20
 
@@ -144,7 +144,8 @@ def devices_of(scenario: Resolved, device: Accelerator | None) -> tuple[DeviceMe
     stages, layers = scenario.strategy.held(scenario), scenario.workload.layers
     limit = scenario.cluster.device_memory_limit_bytes  # of an allocator of its own, from which nothing is kept back
     capacity = limit if limit is not None else device.memory_bytes if device is not None else None
-    known = scenario.practice.get("memory_need", constants()["memory_need"])
+    known = {name: scenario.practice.get(name, constants()[name]) for name in _needs(scenario)}
+    low, high = (choose(getattr(each, end) / each.value for each in known.values()) for choose, end in ((min, "low"), (max, "high")))
     devices = []
     for number, chunks in enumerate(stages):
         held = _Device(scenario, chunks, device)
@@ -154,9 +155,18 @@ def devices_of(scenario: Resolved, device: Accelerator | None) -> tuple[DeviceMe
         named = tuple(_between(layers, chunk) for chunk in chunks) if layers and len(stages) > 1 else ()
         name = f"stage {number}" if len(stages) > 1 else "device" if limit is None else "logical device"
         # the user's own peaks are not rescaled by other runs
-        error = (known.low / known.value, known.high / known.value) if held.measured is None and layers else (1.0, 1.0)
+        error = (low, high) if held.measured is None and layers else (1.0, 1.0)
         devices.append(DeviceMemory(name=name, layers=named, parts=tuple(parts), capacity_bytes=capacity, error=error))
     return tuple(devices)
+
+
+def _needs(scenario: Resolved) -> Iterator[str]:
+    """Constants with the interval of memory: of any model, and of what is known less well."""
+    yield "memory_need"
+    if any(layer.experts is not None for layer in scenario.workload.layers):
+        yield "memory_need_experts"
+    if any(chunk.gathers for stage in scenario.strategy.held(scenario) for chunk in stage):
+        yield "memory_need_gathered"
 
 
 def _between(layers: Sequence[Layer], chunk: Held) -> str:
@@ -383,7 +393,8 @@ class _Device:
         """
         if self.device is None:
             return
-        newer, grouped = self.device.newer, any(layer.experts is not None for chunk in self.chunks for layer in self._layers(chunk))
+        experts = [layer.experts for chunk in self.chunks for layer in self._layers(chunk)]
+        newer, grouped = self.device.newer, any(each is not None and each.grouped for each in experts)
         size_bytes = _WORKSPACE_BYTES if self.scenario.training.deterministic is not False else _SMALL_WORKSPACE_BYTES
         size_bytes = (_NEWER_WORKSPACE_BYTES if newer else size_bytes) + grouped * _STREAMS * (32 if newer else 4) * _MIB
         yield Part(name="workspace", size_bytes=size_bytes, text=f"for matrix products on {self.device.generation}, as measured")
@@ -413,7 +424,7 @@ class _Device:
         """Parameters that are shared out come together: for a layer while the next one's are fetched, or once for all of a step.
 
         FSDP keeps those of embedding and head, and has those of each layer twice while they come: as one message, and as tensors
-        (``fully_shard`` of PyTorch; measured in evidence.studies.gpu_memory).
+        (``fully_shard`` of PyTorch; measured in evidence.studies.gpu_runs).
         """
         size, kept = 0.0, any(chunk.gathered is None for chunk in self.chunks)
         more = max(chunk.gathered or 1 for chunk in self.chunks) - 1

@@ -165,7 +165,8 @@ class Block(NamedTuple):
     attention
         What it is of the forward pass, and the bytes of the keys and values of a sample.
     experts
-        Their count, how many each token is sent to, the bytes of all tokens of a sample, and of those that experts keep.
+        Their count, how many each token is sent to, the bytes of all tokens of a sample, and of those that experts keep, and whether one
+        kernel computes all of them.
     tied
         Variables of other blocks that it uses too, as ``block/name``.
     """
@@ -185,7 +186,7 @@ class Block(NamedTuple):
     by_experts: Pass = Pass()
     all_reduces: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     attention: tuple[Pass, float] | None = None
-    experts: tuple[int, int, float, float] | None = None
+    experts: tuple[int, int, float, float, bool] | None = None
     tied: tuple[str, ...] = ()
 
     @property
@@ -410,7 +411,7 @@ def _layers(blocks: Sequence[Block], seconds_of: Callable[[Pass], float], value_
             attending, size = block.attention
             attention = Attention(bytes_per_sample=size, work=seconds_of(attending) / forward_s)
         if block.experts is not None:
-            count, used, size, kept = block.experts
+            count, used, size, kept, grouped = block.experts
             mine = tuple(index for index, each in zip(places, block.trained, strict=True) if each.of_experts)
             experts = Experts(
                 count=count,
@@ -418,6 +419,7 @@ def _layers(blocks: Sequence[Block], seconds_of: Callable[[Pass], float], value_
                 work=seconds_of(block.by_experts) / forward_s,
                 bytes_per_sample=size,
                 kept_bytes_per_sample=kept,
+                grouped=grouped,
                 variables=mine,
                 frozen_bytes=value_bytes * frozen[1],
             )

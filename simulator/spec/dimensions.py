@@ -22,6 +22,8 @@ from simulator.spec.computed import DEFAULT_DEVICE, Block, Parameter, Pass, Prod
 Count = Annotated[int, Field(ge=1, le=10**7)]
 KnownDevice = Annotated[str, AfterValidator(lambda name: known_device(name).name)]
 """A device by any of its names in ``models/devices``; stored under its first name."""
+_IN_SEQUENCE = 5
+"""Copies of each token sent to experts that are kept where these run one after another (evidence.studies.gpu_runs)."""
 _MASK_BYTES = 1
 """Bytes of a value of dropout's mask."""
 _LOGIT_BYTES = 4
@@ -37,6 +39,10 @@ class ExpertsOf(Spec):
     dense_layers: int = Field(default=0, ge=0, le=9_000, description="first layers, which have no experts (first_k_dense_replace)")
     feed_forward: Count | None = Field(
         default=None, description="width of each expert (moe-ffn-hidden-size, moe_intermediate_size); left out: transformer.feed_forward"
+    )
+    grouped: bool = Field(
+        default=True,
+        description="one kernel computes all experts of a device (moe-grouped-gemm), in work space of its own; false: one after another",
     )
     shared: Count | None = Field(
         default=None, description="width of all shared experts together, which process every token; left out: none"
@@ -91,7 +97,6 @@ class Transformer(Spec):
     vocabulary: Count = Field(description="vocabulary size: rows of the embedding")
     feed_forward: Count | None = Field(default=None, description="width of the feed-forward blocks; left out: 4 x hidden")
     gated: bool = Field(default=False, description="gated feed-forward blocks, with three matrices instead of two (SwiGLU)")
-    squared_relu: bool = Field(default=False, description="feed-forward blocks square their ReLU (Nemotron)")
     tied: bool = Field(default=True, description="the output head shares the embedding matrix")
     bias: bool = Field(default=True, description="matrix products and norms have biases")
     dropout: bool = Field(default=True, description="dropout is used and its masks are stored")
@@ -134,8 +139,6 @@ class Transformer(Spec):
             yield f"experts.every ({self.experts.every}) must be at most layers ({self.layers})"
         if self.experts is not None and self.experts.dense_layers >= self.layers:
             yield f"experts.dense_layers ({self.experts.dense_layers}) must be less than layers ({self.layers})"
-        if self.gated and self.squared_relu:
-            yield "squared_relu needs gated = false: leave one of them out"
         if self.latent is not None and self.key_value_heads is not None:
             yield "key_value_heads has no meaning with latent attention, where each head has its own: leave it out"
 
@@ -316,9 +319,11 @@ class Transformer(Spec):
             kept_whole += s * ((size + into) * compressed + size * self.latent.rotary_width)
         kept_split = s * (size * (query + key + value + result) + self.float8 * result + self.query_key_norm * size * (query + key))
         inside = (self.kept_by_activation - 1) * size + into
-        # of experts also what they made, before it was multiplied with the router's probability
-        routed = used * (s * h * into + 2 * wide) if experts is not None else 0
-        kept_split += used * s * f * (inside + (size if experts is not None else 0)) + routed
+        # tokens as sent to experts; if these run one after another also as gathered, and what each made of them
+        copies_kept = 0 if experts is None else 1 if experts.grouped else _IN_SEQUENCE
+        routed = used * (s * h * (into + (copies_kept - 1) * size) + 2 * wide) if experts is not None else 0
+        # what grouped experts made is also kept before it was multiplied with the router's probability
+        kept_split += used * s * f * (inside + size * (experts is not None and experts.grouped)) + routed
         if experts is not None and experts.shared is not None:
             kept_split += s * experts.shared * inside
         kept_scores = scores * (2 * size + _MASK_BYTES if drops else size) + fused * self.heads * s * _LOGIT_BYTES
@@ -338,7 +343,7 @@ class Transformer(Spec):
             by_experts=sum((part.forward for part in parts if part.of_experts), Pass()),
             all_reduces=((s * h * size,) * 2, (s * h * size,) * 2),
             attention=(sum((part.forward for part in parts if part.attends), Pass()), s * size * float(key + value)),
-            experts=(experts.count, experts.used, s * h * size, routed) if experts is not None else None,
+            experts=(experts.count, experts.used, s * h * size, routed, experts.grouped) if experts is not None else None,
         )
 
     def _adapted(self, parameters: Iterable[Parameter]) -> Iterator[Parameter]:
@@ -351,12 +356,12 @@ class Transformer(Spec):
 
     @property
     def kept_by_activation(self) -> int:
-        """Widths that a feed-forward block keeps: into and out of its activation; a gate's own, squared or separate too.
+        """Widths that a feed-forward block keeps: into and out of its activation.
 
         A fused gate keeps both halves of what it got and its result (SwiGLU of Megatron-LM and Transformer Engine), a separate one
-        the activated half besides.
+        the activated half besides. A squared ReLU keeps what ReLU made, not what it got.
         """
-        return (3 if self.kernels == "fused" else 4) if self.gated else 3 if self.squared_relu else 2
+        return (3 if self.kernels == "fused" else 4) if self.gated else 2
 
     def _feeding(self, rows: int, wide: int, copies: int, size: int, *, of_experts: bool = False) -> _Part:
         """A feed-forward block on some rows."""

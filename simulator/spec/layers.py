@@ -58,6 +58,7 @@ class Experts(Spec):
     kept_bytes_per_sample: PerSample = Field(
         default=0.0, description="part of the layer's kept_bytes_per_sample that is tokens as sent to experts"
     )
+    grouped: bool = Field(default=True, description="one kernel computes all experts of a device, in work space of its own")
     frozen_bytes: PerSample = Field(default=0.0, description="bytes of experts' variables that are not trained, as of trained ones")
     variables: tuple[int, ...] = Field(
         default=(), max_length=100_000, description="variables of the layer that belong to experts, by creation_index"

@@ -52,7 +52,7 @@ HEADS: Mapping[Head, LogitBytes] = {
     "fused": LogitBytes(2, 0),
     "chunked": LogitBytes(0, 18, 256),
 }
-"""Bytes by cross-entropy: what was measured of real runs (``python -m evidence.studies.gpu_memory``), and sources.
+"""Bytes by cross-entropy: what was measured of real runs (``python -m evidence.studies.gpu_runs``), and sources.
 
 parallel: 16-bit logits are copied to 32 bits, in which all else happens in place (``vocab_parallel_cross_entropy`` of Megatron-LM).
 parallel-fused: compiled kernels copy them once more (its ``--cross-entropy-loss-fusion``). plain: logits, float32 copy, log-softmax

@@ -262,7 +262,7 @@ def test_what_does_not_fit_is_refused_before_it_is_simulated() -> None:
         simulate(large)
     text = str(refused.value)
     assert text.startswith(
-        "stage 0 (block 0 to block 1): a micro-batch of 4 samples needs about 81.6 GiB (78.4 GiB to 89.6 GiB) on a device"
+        "stage 0 (block 0 to block 1): a micro-batch of 4 samples needs about 81.6 GiB (79.2 GiB to 84.8 GiB) on a device"
     )
     assert "(optimizer slots 40 GiB: slots of adam (assumed))" in text
     assert "has 74.5 GiB; take strategy.shard, or a larger strategy.pipeline" in text
@@ -301,13 +301,13 @@ def test_the_largest_batch_fits_and_one_more_does_not() -> None:
     assert largest_batch(resolve(scenario(cluster={"device": ""}))) is None
     capacity = accelerator_named("A100-SXM4-80GB").memory_bytes
     reserve = 1536 * 2**20
-    assert found.free_bytes == pytest.approx(capacity - reserve - 1.1 * (found.tightest.need_bytes - reserve))
+    assert found.free_bytes == pytest.approx(capacity - reserve - 1.04 * (found.tightest.need_bytes - reserve))
     assert found.free_bytes == capacity - found.tightest.interval_bytes[1]
 
 
 def test_what_fits_only_if_the_prediction_is_right_does_not_fit() -> None:
     need = memory(scenario()).tightest.need_bytes - 1536 * 2**20  # a limited device has no reserve
-    tight = scenario(cluster={"device_memory_limit": f"{need * 1.05:.0f} B"})
+    tight = scenario(cluster={"device_memory_limit": f"{need * 1.03:.0f} B"})
     assert need < tight.cluster.device_memory_limit_bytes
     assert does_not_fit(resolve(tight)) is not None
     sure = tight.model_copy(update={"practice": {"memory_need": Known(value=1.0, low=1.0, high=1.01)}})
