@@ -185,7 +185,7 @@ class Maker:
         """Return every configuration with this many devices."""
         for degrees in self._degrees:
             copies, left = divmod(workers, degrees.devices)
-            if left or copies * degrees.context % degrees.expert:
+            if left or (self._own.expert_tensor is None and copies * degrees.context % degrees.expert):
                 continue
             if self._device_batch is not None:
                 batch = self._device_batch * degrees.devices

@@ -543,14 +543,16 @@ def _held(scenario: Resolved, strategy: Any) -> Iterator[tuple[int, int, int, fl
             for owned in itertools.chain.from_iterable(layers_of(load, chunk)):
                 if owned.frozen:
                     continue
-                spread = chunk.expert if owned.experts else 1
-                parts = round(1.0 / (owned.share * spread))
+                ways = round(1.0 / owned.share)
+                whole = ways == (chunk.expert if owned.experts else 1)  # of a layer that cannot be split
+                whole = whole and (not owned.experts or chunk.experts_split == chunk.tensor)
                 for size_bytes, shards in (
                     (float(owned.variable.size_bytes), chunk.slot_shards if mixed else chunk.parameter_shards),
                     (slot_bytes(scenario, owned.variable), chunk.slot_shards),
                 ):
                     over = owned.over(chunk, shards)
-                    both = held.setdefault((spread * over, parts), [0.0, 0.0])
+                    parts = 1 if whole else min(ways * over, chunk.tensor)
+                    both = held.setdefault((ways * over // parts, parts), [0.0, 0.0])
                     part_bytes = size_bytes * owned.share / over
                     both[0] += 0.0 if owned.copy else part_bytes
                     both[1] += part_bytes

@@ -122,6 +122,7 @@ def _of_the_strategy(scenario: Scenario) -> Iterator[Unfelt]:
     for name, idle, why in (
         ("capacity", not experts or (alone and not own.get("pad_to_capacity")), no_experts),
         ("expert_imbalance", not experts or alone, no_experts),
+        ("expert_tensor", not experts, "no layer of the workload has experts"),
         ("host_factor", not own.get("on_host"), "no layer is on the host (strategy.on_host)"),
         ("sequence_parallel", own.get("tensor") == 1, "no tensor is split (strategy.tensor)"),
         ("prefetch", own.get("shard") != "parameters", 'copies share no parameters (strategy.shard = "parameters")'),

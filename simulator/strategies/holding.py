@@ -38,6 +38,8 @@ class Held(NamedTuple):
         Devices that each sequence is split over, with all that is computed and kept of it; all have the same variables.
     expert
         Devices that the experts of a layer are spread over.
+    expert_tensor
+        Devices that each expert is split over, of those that split tensors; none: all.
     copies
         Of this chunk: copies of the model times ``context``.
     in_flight
@@ -74,6 +76,7 @@ class Held(NamedTuple):
     sequence: bool = False
     context: int = 1
     expert: int = 1
+    expert_tensor: int | None = None
     copies: int = 1
     in_flight: tuple[int, ...] = (1,)
     versions: int = 1
@@ -89,15 +92,26 @@ class Held(NamedTuple):
     copied: frozenset[tuple[int, int]] = frozenset()
     on_host: frozenset[str] = frozenset()
 
+    @property
+    def experts_split(self) -> int:
+        """Devices that each expert is split over."""
+        return self.expert_tensor or self.tensor
+
+    @property
+    def spreads(self) -> bool:
+        """Tell whether other devices have the same experts than have the same of all else."""
+        return self.expert > 1 or self.experts_split != self.tensor
+
     def sharing(self, shards: int, *, experts: bool = False) -> Sharing:
         """Who has the same of a variable, and shares it, where ``shards`` neighbouring copies share one state.
 
         Experts that are spread over copies are held by fewer of them, and of those that share a state only they can share these
         (DeepSpeed's and Megatron-LM's groups of expert data parallelism: Rajbhandari et al., "DeepSpeed-MoE", ICML 2022, section 5).
         """
-        if not experts or self.expert == 1:
+        if not experts or not self.spreads:
             return Sharing(self.copies, shards)
-        return Sharing(max(self.copies // self.expert, 1), shards // self.expert if shards and shards % self.expert == 0 else 1)
+        over, alike = self.expert * self.experts_split, self.copies * self.tensor
+        return Sharing(max(alike // over, 1), shards * self.tensor // over if shards > 1 and shards * self.tensor % over == 0 else 1)
 
 
 class Sharing(NamedTuple):
@@ -172,12 +186,19 @@ class Owned(NamedTuple):
 
 def layers_of(load: Workload | Model, held: Held) -> Sequence[Sequence[Owned]]:
     """The variables of a chunk as a device has them, for each of its layers; for a workload without layers, each separately."""
-    return _layers_of(Model(load), held.first, held.last, held.tensor, held.expert, held.tied, held.copied)
+    return _layers_of(Model(load), held.first, held.last, held.tensor, held.expert, held.experts_split, held.tied, held.copied)
 
 
 @lru_cache(maxsize=1024)
 def _layers_of(
-    model: Model, first: int, last: int | None, tensor: int, expert: int, tied: frozenset[int], copied: frozenset[tuple[int, int]]
+    model: Model,
+    first: int,
+    last: int | None,
+    tensor: int,
+    expert: int,
+    experts_split: int,
+    tied: frozenset[int],
+    copied: frozenset[tuple[int, int]],
 ) -> tuple[tuple[Owned, ...], ...]:
     if not model.layers:
         return tuple((Owned(variable, 1.0),) for variable in model.variables)
@@ -187,7 +208,7 @@ def _layers_of(
         """A copy is divided as the variable itself."""
         layer = owner[number]
         experts = layer.experts is not None and number in layer.experts.variables
-        share = (1.0 / tensor if layer.tensor is not None else 1.0) / (expert if experts else 1)
+        share = (1.0 / (experts_split if experts else tensor) if layer.tensor is not None else 1.0) / (expert if experts else 1)
         return Owned(variables[number], share, experts, number in tied, copy)
 
     def frozen(layer: Layer) -> Iterator[Owned]:

@@ -54,6 +54,7 @@ def scenarios(draw: some.DrawFn) -> Scenario:
         "order": choose("data", "pipeline"),
         "bucket_size": choose(None, "6 MB"),
         "sequence_parallel": choose(True, False),
+        "expert_tensor": choose(None, 1) if experts and tensor > 1 else None,
         "prefetch": choose(0, 1, 3),
         "weights_share": choose(0.3, 0.5, 0.8),
     }

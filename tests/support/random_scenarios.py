@@ -96,6 +96,9 @@ def random_table(pick: Pick) -> Table:
         _fabric(pick, rules, cluster, strategy)
         if pick((False, False, True)):
             _split_sequences(pick, rules, load, strategy)
+        of_experts = [layer for layer in load["layers"] if "experts" in layer]
+        if strategy["tensor"] > 1 and of_experts and all("tensor" in layer for layer in of_experts):
+            strategy |= pick(({}, {"expert_tensor": 1, "sequence_parallel": True}, {"expert_tensor": 2, "sequence_parallel": True}))
         return table
     else:
         strategy = _all_reduce(pick, rules, kind, workers * team, load, cluster, run)

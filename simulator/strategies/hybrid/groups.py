@@ -48,6 +48,8 @@ class Grid:
         Copies that share one state.
     expert
         Copies that experts are spread over.
+    split
+        Of these copies, neighbours that split each expert.
     tied
         Stages that have copies of the same variables.
 
@@ -57,11 +59,13 @@ class Grid:
         Of each stage and copy, shape (stages, copies).
     """
 
-    def __init__(self, stages: int, copies: int, context: int, order: Order, shard: int, expert: int, tied: Sequence[int] = ()) -> None:
+    def __init__(
+        self, stages: int, copies: int, context: int, order: Order, shard: int, expert: int, tied: Sequence[int] = (), split: int = 1
+    ) -> None:
         ranks = np.arange(stages * copies)
         by_copy = ranks.reshape(-1, stages, context).swapaxes(0, 1)
         self.rank: Integers = (ranks if order == "data" else by_copy).reshape(stages, copies)
-        self._context, self._shard, self._expert, self._tied = context, shard, expert, list(tied)
+        self._context, self._shard, self._expert, self._split, self._tied = context, shard, expert, split, list(tied)
 
     def partition(self, among: Among) -> list[Integers]:
         """The groups that ranks are divided into."""
@@ -78,7 +82,7 @@ class Grid:
             "data": (copies, 1),
             "shard": (shard, 1),
             "across": (copies // shard, shard),
-            "experts": (expert, 1),
+            "experts": (expert // self._split, self._split),
             "context": (self._context, 1),
             "pass": (math.lcm(expert, self._context), 1),
             "alike": (copies // expert, expert),
@@ -90,6 +94,9 @@ class Grid:
     def _both(self) -> list[Integers]:
         """Of each copy the ranks of its tied stages."""
         return list(self.rank[self._tied].T)
+
+
+_OF_EXPERTS = frozenset({"experts", "alike", "expert shard"})
 
 
 class Timing:
@@ -105,6 +112,9 @@ class Timing:
         As of :func:`~simulator.collectives.factory.collective_for`; operations that have no such algorithm take their own.
     partition
         The groups by their name.
+    of_experts
+        In place of this for what experts exchange, where not all devices that are one rank split each of them: that of single devices;
+        and how many are one.
     """
 
     def __init__(
@@ -115,26 +125,34 @@ class Timing:
         protocol: str,
         chunk_bytes: float,
         partition: Callable[[Any], Sequence[Integers]],
+        of_experts: tuple[Timing, int] | None = None,
     ) -> None:
+        self._of_experts = of_experts
         self._cluster, self._fresh = cluster, partial(Wiring, cluster, streams)
         self._algorithm, self._protocol, self._chunk_bytes = algorithm, protocol, chunk_bytes
         self._partition, self._collectives, self.seconds = cache(partition), cache(self._of_shapes), cache(self._seconds)
 
-    def _seconds(self, among: str, does: Does, size_bytes: float, *, beside: bool = False) -> float:
+    def _seconds(self, among: str | int, does: Does, size_bytes: float, *, beside: bool = False) -> float:
         """How long the slowest of some groups takes.
 
         It has the links to itself, or runs ``beside`` all others of its shape, which do the same at the same time.
         """
+        if self._of_experts is not None and among in _OF_EXPERTS:
+            devices, each = self._of_experts
+            return devices.seconds(among, does, size_bytes / each, beside=beside)
         if len(self._partition(among)[0]) == 1 or not size_bytes:
             return 0.0
         return max(collective.duration_s(size_bytes) for collective in self._collectives(among, does, beside))
 
-    def moves_s(self, among: str, does: Does, size_bytes: float) -> float:
+    def moves_s(self, among: str | int, does: Does, size_bytes: float) -> float:
         """Of these seconds, those in which it needs the busiest of its links."""
+        if self._of_experts is not None and among in _OF_EXPERTS:
+            devices, each = self._of_experts
+            return devices.moves_s(among, does, size_bytes / each)
         least_s = max(collective.least_s(size_bytes) for collective in self._collectives(among, does, False))
         return min(least_s, self.seconds(among, does, size_bytes))
 
-    def _of_shapes(self, among: str, does: Does, beside: bool) -> list[Collective]:
+    def _of_shapes(self, among: str | int, does: Does, beside: bool) -> list[Collective]:
         """One per shape of groups, alone or with all others of that shape on the same nodes."""
         per_node, joined = self._cluster.replicas_per_node, self._cluster.replicas_joined
         shaped: dict[tuple[int, int], list[Group]] = {}

@@ -65,7 +65,7 @@ _SHARED_BY: Mapping[str, tuple[Software, ...]] = {
 """Software that shards each part of the state over copies: ZeRO and FSDP, Megatron-LM's distributed optimizer and FSDP."""
 
 
-class Hybrid(Strategy, only=("context", "keep_gathered", "reduce_precision", "pad_to_capacity")):
+class Hybrid(Strategy, only=("context", "expert_tensor", "keep_gathered", "reduce_precision", "pad_to_capacity")):
     """Copies of a model that is itself cut: into stages, within layers, by experts; or whose state copies share."""
 
     short_names: ClassVar[Mapping[str, Mapping[str, Any]]] = {
@@ -94,6 +94,11 @@ class Hybrid(Strategy, only=("context", "keep_gathered", "reduce_precision", "pa
     )
     expert: Degree = Field(
         default=1, description="copies over which the experts of a layer are distributed; must divide the number of copies x context"
+    )
+    expert_tensor: Degree | None = Field(
+        default=None,
+        description="devices that split each expert, of those of tensor, over which and over copies the others are then distributed; needs "
+        "sequence_parallel; left out: as tensor",
     )
     schedule: Schedule = Field(
         default="1f1b",
@@ -231,9 +236,24 @@ class Hybrid(Strategy, only=("context", "keep_gathered", "reduce_precision", "pa
                 "strategy.tensor over several nodes needs equal nodes: leave out node_classes, node_speed, slow_nodes and slowdown"
             )
         copies = self.layout(cluster).replicas * self.context
-        for key, value in (("expert", self.expert), ("shard_group", self.shard_group or 1)):
+        over, split = self.expert * (self.expert_tensor or self.tensor), self.expert_tensor or self.tensor
+        if self.tensor % split:
+            raise ValueError(f"strategy.expert_tensor ({split}) must divide strategy.tensor ({self.tensor})")
+        if split != self.tensor and (copies * self.tensor % over or (over % self.tensor and self.tensor % over)):
+            raise ValueError(
+                f"strategy.expert x expert_tensor ({over}) must divide the {copies * self.tensor} devices of a stage, and divide "
+                f"strategy.tensor ({self.tensor}) or be a multiple of it"
+            )
+        if split != self.tensor and not self.sequence_parallel:
+            raise ValueError("strategy.expert_tensor needs sequence_parallel = true, so that each device has tokens of its own")
+        for key, value in (("expert", self._expert_copies), ("shard_group", self.shard_group or 1)):
             if copies % value:
                 raise ValueError(f"strategy.{key} ({value}) must divide the {copies} copies (workers / (pipeline x tensor))")
+
+    @property
+    def _expert_copies(self) -> int:
+        """Copies that the experts of a layer are spread over, with all that split tensors."""
+        return max(self.expert * (self.expert_tensor or self.tensor) // self.tensor, 1)
 
     @property
     def is_plain(self) -> bool:
@@ -306,6 +326,8 @@ class Hybrid(Strategy, only=("context", "keep_gathered", "reduce_precision", "pa
             raise ValueError(f"strategy.expert ({self.expert}) needs experts, and workload {setup.workload.name!r} has none")
         if any(count % self.expert for count in counts):
             raise ValueError(f"strategy.expert ({self.expert}) must divide the {min(counts)} experts of a layer")
+        if self.expert_tensor not in (None, self.tensor) and any(layer.experts and layer.tensor is None for layer in layers):
+            raise ValueError("strategy.expert_tensor needs layers with experts to be split by strategy.tensor (workload.layers.tensor)")
 
     def _check_hosts(self, setup: Setup) -> None:
         if not self.on_host:
@@ -376,7 +398,13 @@ class Hybrid(Strategy, only=("context", "keep_gathered", "reduce_precision", "pa
     def grid(self, layout: Layout, tied: Sequence[int] = ()) -> Grid:
         """How its ranks are laid out, devices that split tensors as one; ``tied``: stages with copies of the same variables."""
         copies = layout.replicas * self.context
-        return Grid(self.pipeline, copies, self.context, self.order, self.shard_group or copies, self.expert, tied)
+        return Grid(self.pipeline, copies, self.context, self.order, self.shard_group or copies, self._expert_copies, tied)
+
+    def device_grid(self, layout: Layout) -> Grid:
+        """How its devices are laid out, where those that split tensors do not all split each expert."""
+        copies, split = layout.replicas * self.context, self.expert_tensor or self.tensor
+        shard, each = (self.shard_group or copies) * self.tensor, self.context * self.tensor
+        return Grid(self.pipeline, copies * self.tensor, each, self.order, shard, self.expert * split, split=split)
 
     @property
     def keeps(self) -> bool:
@@ -455,11 +483,13 @@ class Hybrid(Strategy, only=("context", "keep_gathered", "reduce_precision", "pa
     def _pieces(self) -> list[tuple[str, str, str]]:
         """Return what it is made of: as others ask for it, in a word, and with its degree."""
         chunks = f", {self.chunks} chunks" if self.chunks > 1 else ""
+        whole = "whole experts" if self.expert_tensor == 1 else f"experts split {self.expert_tensor}-way"
+        experts = f" of {whole}" if self.expert_tensor not in (None, self.tensor) else ""
         every = (
             (self.pipeline > 1, "pipeline", "pipeline", f"{self.pipeline}-stage pipeline ({self.schedule}{chunks})"),
             (self.tensor > 1, "tensor", "tensor", f"{self.tensor}-way tensor parallel"),
             (self.context > 1, "context", "context", f"{self.context}-way context parallel"),
-            (self.expert > 1, "expert", "expert", f"{self.expert}-way expert parallel"),
+            (self.expert > 1, "expert", "expert", f"{self.expert}-way expert parallel{experts}"),
             (self.shard != "none", "sharded", f"sharded {self.shard}", f"sharded {self.shard}"),
             (bool(self.on_host), "", "host", f"{len(self.on_host)} layers on the host"),
         )
@@ -502,7 +532,7 @@ class Hybrid(Strategy, only=("context", "keep_gathered", "reduce_precision", "pa
         if self.context > 1:
             able &= {"pytorch", "megatron-lm"}
         if self.expert > 1:
-            able &= {"deepspeed", "megatron-lm"}
+            able &= {"deepspeed", "megatron-lm"} if self.expert_tensor in (None, 1, self.tensor) else {"megatron-lm"}
         if self.on_host:
             able &= {"tensorflow"} if self.pipeline == 1 else set()
         return tuple(name for name in SOFTWARE if name in able)
@@ -510,7 +540,18 @@ class Hybrid(Strategy, only=("context", "keep_gathered", "reduce_precision", "pa
     @classmethod
     def keys_of_names(cls) -> tuple[str, ...]:
         """Its degrees too, which :attr:`in_words` has."""
-        return (*super().keys_of_names(), "pipeline", "schedule", "chunks", "tensor", "context", "expert", "shard", "on_host")
+        return (
+            *super().keys_of_names(),
+            "pipeline",
+            "schedule",
+            "chunks",
+            "tensor",
+            "context",
+            "expert",
+            "expert_tensor",
+            "shard",
+            "on_host",
+        )
 
     @classmethod
     def keys_for(cls, name: str, own: Mapping[str, Any]) -> dict[str, Any]:
@@ -522,7 +563,7 @@ class Hybrid(Strategy, only=("context", "keep_gathered", "reduce_precision", "pa
     def fewer(self, replicas: int, before: int) -> Self:  # noqa: ARG002
         """With fewer devices: whole copies, one at least, and as many as groups of experts and of shared state need where these fit."""
         each = self.pipeline * self.tensor * self.context
-        copies, group = max(replicas // each, 1), math.lcm(self.expert, self.shard_group or 1, self.context) // self.context
+        copies, group = max(replicas // each, 1), math.lcm(self._expert_copies, self.shard_group or 1, self.context) // self.context
         return self.changed(workers=(copies // group * group or copies) * each)
 
 

@@ -10,7 +10,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -119,6 +119,7 @@ class Laid(ModelParallel):
             sequence=strategy.sequence_parallel,
             context=strategy.context,
             expert=strategy.expert,
+            expert_tensor=strategy.expert_tensor,
             copies=copies,
             parameter_shards=shards if strategy.shard == "parameters" else 1,
             gradient_shards=gradient_shards,
@@ -224,21 +225,14 @@ class Laid(ModelParallel):
 
     def costs(self, streams: Streams, timed: dict[Timed, Timing] | None = None) -> list[StageCosts]:
         """Return what each stage's step is made of; arguments are those of :meth:`simulator.strategies.hybrid.hybrid.Hybrid.costs`."""
-        strategy, setup, load, tied = self._strategy, self._setup, self._setup.workload, self._tied[1]
-        grid, copies = self._grid, self._copies
-        timed = {} if timed is None else timed
-
-        def timing(where: Cluster, algorithm: str, partition: Callable[[Any], Sequence[Integers]], *groups: int) -> Timing:
-            made = Timing(where, streams, algorithm, strategy.protocol, strategy.pipeline_chunk_bytes, partition)
-            return timed.setdefault(groups, made)
-
-        degrees = strategy.tensor, strategy.pipeline, copies, strategy.shard_group or copies, strategy.expert, strategy.context
-        ours = timing(setup.cluster, strategy.algorithm, grid.partition, *degrees, *tied)
+        strategy, setup, load = self._strategy, self._setup, self._setup.workload
+        timing, ours = self._timings(streams, {} if timed is None else timed)
         whole = self._whole_cluster
         # those that split tensors wait for what they exchange, and compute nothing meanwhile
-        alone, among_tensors = whole.model_copy(update={"intra_node": whole.intra_node.alone}), tensor_groups(whole, strategy.tensor)
-        inner = timing(alone, "ring", lambda _: among_tensors, strategy.tensor)
-        ring = timing(setup.cluster, "ring", grid.partition, strategy.tensor, strategy.pipeline, copies, strategy.context)
+        alone, split = whole.model_copy(update={"intra_node": whole.intra_node.alone}), self.chunks[0].experts_split
+        inner = timing((), alone, "ring", partial(tensor_groups, whole))
+        turns = strategy.tensor, strategy.pipeline, self._copies, strategy.context
+        ring = timing(turns, setup.cluster, "ring", self._grid.partition)
         between = {part.first for part in self.parts[1:]}
 
         @cache  # of parts that every micro-batch goes through
@@ -246,7 +240,8 @@ class Laid(ModelParallel):
             """Exchanges of a pass of a part; what another stage hands it comes in pieces, one to each of those that split tensors."""
             exchanged = part.forward if forward else part.backward
             kinds: tuple[Does, ...] = ("reduce-scatter", "all-gather") if strategy.sequence_parallel else ("all-reduce",)
-            total = math.fsum(inner.seconds("tensor", does, size, beside=True) for size in exchanged.tensor for does in kinds)
+            total = math.fsum(inner.seconds(strategy.tensor, does, size, beside=True) for size in exchanged.tensor for does in kinds)
+            total += math.fsum(inner.seconds(split, does, size, beside=True) for size in exchanged.split for does in kinds)
             total += math.fsum(ours.seconds("experts", "all-to-all", size, beside=True) for size in exchanged.tokens)
             for each in exchanged.attended:
                 sizes = [(does, each.size_bytes * strategy.tensor) for does in each.does]
@@ -255,7 +250,7 @@ class Laid(ModelParallel):
                 total += exchanged.host_s + math.fsum(size / link.bandwidth_bytes_per_s + link.latency_s for size in exchanged.copied)
             if strategy.tensor > 1 and not strategy.sequence_parallel and (part.first if forward else part.last) in between:
                 handed_bytes = part.input_bytes if forward else part.output_bytes
-                total += inner.seconds("tensor", "all-gather", handed_bytes, beside=True)
+                total += inner.seconds(strategy.tensor, "all-gather", handed_bytes, beside=True)
             return total
 
         sharing = self.chunks[0].sharing
@@ -283,6 +278,25 @@ class Laid(ModelParallel):
                 )
             )
         return stages
+
+    def _timings(self, streams: Streams, timed: dict[Timed, Timing]) -> tuple[Callable[..., Timing], Timing]:
+        """What makes timings, or finds those of the same groups, and that of collectives of ranks."""
+        strategy, copies, whole = self._strategy, self._copies, self._whole_cluster
+        shard, split = strategy.shard_group or copies, self.chunks[0].experts_split
+
+        def timing(
+            groups: Timed, where: Cluster, algorithm: str, partition: Callable[[Any], Sequence[Integers]], *of_experts: Timing
+        ) -> Timing:
+            devices = (of_experts[0], strategy.tensor) if of_experts else None
+            made = Timing(where, streams, algorithm, strategy.protocol, strategy.pipeline_chunk_bytes, partition, devices)
+            return timed.setdefault(groups, made)
+
+        degrees = strategy.tensor, strategy.pipeline, copies, shard, strategy.expert, strategy.context, split
+        of_experts = []
+        if split != strategy.tensor:
+            of_experts.append(timing((*degrees, -1), whole, strategy.algorithm, strategy.device_grid(self._setup.layout).partition))
+        cluster, tied = self._setup.cluster, self._tied[1]
+        return timing, timing((*degrees, *tied), cluster, strategy.algorithm, self._grid.partition, *of_experts)
 
     # -- what ranks do ----------------------------------------------------------------------
 
@@ -342,7 +356,8 @@ class Laid(ModelParallel):
         strategy, copies = self._strategy, self._setup.layout.replicas
         text = f"data {copies} x pipeline {strategy.pipeline} x tensor {strategy.tensor}"
         text += f" x context {strategy.context}" if strategy.context > 1 else ""
-        text += f", with experts on {strategy.expert} devices" if strategy.expert > 1 else ""
+        over = strategy.expert * (strategy.expert_tensor or 1)
+        text += f", with experts on {over} devices" if self.chunks[0].spreads else ""
         shards = strategy.shard_group or self._copies
         return text + (f" and {strategy.shard} sharded over {shards} copies" if strategy.shard != "none" else "")
 
@@ -406,9 +421,7 @@ class Laid(ModelParallel):
 
     def exchanges(self, streams: Streams) -> tuple[Exchange, ...]:
         """Return what each kind of exchange comes to in a step, for the stage for which it takes longest; in the order of a step."""
-        strategy = self._strategy
-        chunk_bytes, partition = strategy.pipeline_chunk_bytes, self._grid.partition
-        timing = Timing(self._setup.cluster, streams, strategy.algorithm, strategy.protocol, chunk_bytes, partition)
+        _, timing = self._timings(streams, {})
         routines, partitions = self._routines(streams)
         among_of = {number: among for among, number in partitions.items()}
         longest: dict[tuple[str, str], Exchange] = {}
@@ -449,6 +462,8 @@ class Laid(ModelParallel):
         """Return what those do in a step who meet in collectives."""
         strategy, grid, amid = self._strategy, self._grid, among == "pass"
         groups, per_node = grid.groups(among)[stage], self._setup.cluster.replicas_per_node
+        if among in ("alike", "expert shard") and self.chunks[0].experts_split != strategy.tensor:
+            groups, per_node = strategy.device_grid(self._setup.layout).groups(among)[stage], self._whole_cluster.replicas_per_node
         members, crosses = len(groups[0]), any(len(np.unique(ranks // per_node)) > 1 for ranks in groups)
         does, who = str(operations[0].does), _AMONG.get(among, "")
         if amid:

@@ -52,6 +52,8 @@ class Exchanged(NamedTuple):
         Seconds in which the host computes, and the device does not.
     attended
         Keys and values among the devices that split sequences.
+    split
+        All-reduces among the devices that split each expert, where these are not all that split tensors.
     """
 
     tensor: tuple[float, ...] = ()
@@ -59,12 +61,13 @@ class Exchanged(NamedTuple):
     copied: tuple[float, ...] = ()
     host_s: float = 0.0
     attended: tuple[Attended, ...] = ()
+    split: tuple[float, ...] = ()
 
     @property
     def total_bytes(self) -> float:
         """Of all of it."""
         attended = math.fsum(each.size_bytes * len(each.does) for each in self.attended)
-        return math.fsum(self.tensor) + math.fsum(self.tokens) + math.fsum(self.copied) + attended
+        return math.fsum((*self.tensor, *self.tokens, *self.copied, *self.split)) + attended
 
     def again(self, other: Exchanged) -> Exchanged:
         """This, and what another pass exchanges once more."""
@@ -270,7 +273,7 @@ def _sizes_of(model: Model, chunk: Held, samples: float, tokens: float, values: 
     """A chunk without its times: the same for all replications, whatever times are drawn."""
     layers, (first, last, _) = model.layers, slice(chunk.first, chunk.last).indices(len(model.layers))
     owned = [each for layer in layers_of(model, chunk) for each in layer]
-    spread = [each.experts and chunk.expert > 1 for each in owned]  # experts that every copy has whole are as all else
+    spread = [each.experts and chunk.spreads for each in owned]  # experts that every copy has whole are as all else
     tensor = chunk.tensor if layers else 1
     dense, experts = (
         State.of([each for each, apart in zip(owned, spread, strict=True) if apart is of], tensor, values, batch) for of in (False, True)
@@ -290,6 +293,7 @@ def _exchanged(layers: Sequence[Layer], chunk: Held, samples: float, tokens: flo
     tensor: list[float] = []
     dispatched: list[float] = []
     copied: list[float] = []
+    split: list[float] = []
     for number in range(chunk.first, len(layers) if chunk.last is None else chunk.last):
         layer = layers[number]
         if number and (layer.name in chunk.on_host) != (layers[number - 1].name in chunk.on_host):
@@ -298,11 +302,15 @@ def _exchanged(layers: Sequence[Layer], chunk: Held, samples: float, tokens: flo
             continue
         if chunk.tensor > 1 and layer.tensor is not None:
             each = layer.tensor.forward_bytes_per_sample if forward else layer.tensor.backward_bytes_per_sample
-            tensor += [size * samples * values.activations for size in each]
+            sizes = [size * samples * values.activations for size in each]
+            if sizes and layer.experts is not None and chunk.experts_split < chunk.tensor:
+                own = sizes.pop(-1 if forward else 0)  # experts come last forward
+                split += [own * chunk.experts_split / chunk.tensor] * (chunk.experts_split > 1)
+            tensor += sizes
         if layer.experts is not None:  # to the experts, and back
             sent = layer.experts.used * layer.experts.bytes_per_sample * samples * values.activations
             dispatched += [sent * tokens] * 2
-    return Exchanged(tuple(tensor), tuple(dispatched), tuple(copied))
+    return Exchanged(tuple(tensor), tuple(dispatched), tuple(copied), split=tuple(split))
 
 
 @lru_cache(maxsize=1024)

@@ -140,7 +140,7 @@ def _parts_make_up_all(program: Program, scenario: Scenario) -> None:
             for owned in (owned for layer in layers_of(scenario.workload, chunk) for owned in layer):
                 if chunk.sharing(1, experts=owned.experts).copies > 1:
                     size_bytes = owned.gradient_bytes(scenario.batch) * chunk.tensor * chunk.context * chunk.reduced
-                    wanted[owned.experts and chunk.expert > 1] += size_bytes
+                    wanted[owned.experts and chunk.spreads] += size_bytes
     group_of = {(of, rank): group for group, of in zip(program.groups, partition_of_each(program), strict=True) for rank in group.tolist()}
     for copy in range(int(copy_of.max()) + 1):
         reduced_bytes = 0.0
@@ -153,7 +153,7 @@ def _parts_make_up_all(program: Program, scenario: Scenario) -> None:
                 of_shares = any(same(each.size_bytes * len(group_of[owned.partition, rank]), owned.size_bytes) for owned in scattered)
                 group = group_of[each.partition, rank]
                 one_stage = len(np.unique(program.ranks.routine[group])) == 1
-                if len(group) > 1 and one_stage and not of_shares:
+                if (len(group) > 1 or each.lasts_s) and one_stage and not of_shares:
                     reduced_bytes += each.size_bytes
         counts = (1, scenario.training.micro_batches)
         if not any(same(reduced_bytes, of_all * wanted[False] + of_experts * wanted[True]) for of_all in counts for of_experts in counts):
