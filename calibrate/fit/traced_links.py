@@ -39,7 +39,7 @@ def fit_traced_links(profiled: Profiled, name: str, command: str = "") -> Cluste
     """Fit a cluster to the collectives of traces; None where there are none, or none has its size recorded.
 
     Devices of a node are those that the process saw; without them each rank counts as a node. Groups inside a node give ``intra_node``,
-    others ``inter_node``; of a node, which takes part in several groups of the same kind, all are assumed to communicate at once.
+    others ``inter_node``; where a node takes part in several groups of the same kind, all are assumed to communicate at once.
     """
     first = profiled.profiles[0].trace
     seconds: dict[Collective, list[float]] = defaultdict(list)
@@ -49,12 +49,12 @@ def fit_traced_links(profiled: Profiled, name: str, command: str = "") -> Cluste
     if not seconds:
         return None
     world = first.world_size or max(own.size for own in seconds)
-    each = first.node_devices if first.on_device and first.node_devices and world % first.node_devices == 0 else 1
-    each = min(each, world)
+    seen = (first.node_devices if first.on_device else 0) or 0
+    each = min(seen, world) or 1
+    each = 1 if world % each else each
     parts: dict[Part, list[_Times]] = {"intra_node": [], "inter_node": []}
     for own, times in seconds.items():
-        ranks = own.ranks or (tuple(range(world)) if own.size == world else ())
-        members = Counter(rank // each for rank in ranks)
+        members = Counter(rank // each for rank in own.ranks)
         turns, cut = own.turns_and_parts or (1, 1)
         # ranks that are not listed are taken as neighbours
         inside = len(members) == 1 if members else own.size <= each
@@ -76,10 +76,11 @@ def fit_traced_links(profiled: Profiled, name: str, command: str = "") -> Cluste
     elif each > 1:
         notes["intra_node"] = "no collective stayed inside a node, so the link there is an assumption (128 Gbit/s): give your own"
     if each == 1 and world > 1:
-        why = "the process saw one" if first.node_devices == 1 else "the trace does not list them"
-        notes["node"] = f"each rank counts as a node of one device, because {why}; else give cluster.devices_per_node"
-    seen = cluster.calibrated or ClusterRange()
-    update |= {"calibrated": seen.model_copy(update={"nodes": (1, max(world // each, 1))}), "provenance": notes}
+        notes["node"] = (
+            f"each rank counts as a node, as the trace lists {seen or 'no'} devices of a machine; else give cluster.devices_per_node"
+        )
+    measured = cluster.calibrated or ClusterRange()
+    update |= {"calibrated": measured.model_copy(update={"nodes": (1, max(world // each, 1))}), "provenance": notes}
     return cluster.model_copy(update=update)
 
 

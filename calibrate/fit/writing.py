@@ -31,6 +31,7 @@ REPLACEABLE = {kind: fitted_kind(kind, key) for kind, key in (("workload", "forw
 _HEADS = {
     "workload": "Fitted by `paceline calibrate`. Seconds and bytes; base_s + per_sample_s * batch.",
     "cluster": "Fitted by `paceline calibrate-link`. Seconds, bytes, bytes per second.",
+    "traced": "Fitted by `paceline calibrate --from-profile`: what links achieved under load. Seconds, bytes, bytes per second.",
     "server": "Fitted by `paceline calibrate-server`: host costs of gRPC (transport) and a link. Seconds, bytes, bytes per second.",
     "input": "Fitted by `paceline calibrate-input`. Seconds and bytes; a batch takes max(serial, parallel / parallel_calls).",
 }
@@ -71,7 +72,7 @@ def fitted_text(fitted: Fitted) -> str:
     """Return what the file of a fit holds."""
     data, head = fitted.model_dump(mode="json", exclude_none=True), _kind_of(fitted)
     if isinstance(fitted, Cluster):
-        head = head if fitted.fit_hosts is None else "server"
+        head = "server" if fitted.fit_hosts is not None else "traced" if "collectives" in fitted.provenance else head
         # left out: what was not measured keeps its default, and a reader is not misled
         for key in ("intra_node", "devices_per_node", "replicas_per_device", "node_speed", "device"):
             if key not in fitted.model_fields_set or not data.get(key):

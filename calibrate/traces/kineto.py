@@ -44,6 +44,8 @@ from simulator.base.text import counted, no_such_file
 
 SUFFIXES = (".json", ".json.gz")
 HOW_TO_MARK = "profile with torch.profiler.profile(schedule=..., record_shapes=True), and call its step() after each step"
+_MOST_S, _MOST_BYTES = 1e7, 1e15
+"""No trace is longer (four months), and no buffer larger."""
 _OPERATORS = ("cpu_op", "operator")
 _MARK = re.compile(r"ProfilerStep#(\d+)")
 _NCCL = re.compile(r"nccl|rccl|oneccl", re.IGNORECASE)
@@ -137,7 +139,8 @@ def trace_in(path: Path, data: Mapping[str, Any]) -> Trace | None:
         return None
     try:
         events = _events(data["traceEvents"])
-        return _Reader(path, data, events, _marks(events)).trace()
+        marks = _marks(events)
+        return _Reader(path, data, events, marks).trace() if marks.windows else None
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise InputError(f"{path}: is damaged or not a known kind of trace ({error!r:.80}); export it again") from None
 
@@ -147,8 +150,7 @@ def _events(rows: Iterable[Any]) -> list[_Event]:
     read, first_us = [], min((float(row["ts"]) for row in kept), default=0.0)
     for row in kept:
         start_s, seconds = (float(row["ts"]) - first_us) * 1e-6, max(float(row["dur"]) * 1e-6, 0.0)
-        if not math.isfinite(start_s + seconds):
-            raise ValueError(f"ts {row['ts']}")
+        _check(start_s + seconds, _MOST_S)
         cat, args = str(row.get("cat", "")).lower(), row.get("args")
         names = args if isinstance(args, dict) else {}
         read.append(_Event(str(row["name"]), cat, row.get("pid"), row.get("tid"), start_s, start_s + seconds, names))
@@ -278,7 +280,7 @@ class _Reader:
             path, kind = self._names.get(event.args.get("External id"), ""), event.name.partition("(")[0].strip()
             collective = self._collective(event) if "Collective name" in event.args or _NCCL.search(event.name) else None
             role: Role = "communication" if collective is not None else "copy" if event.kind == "gpu_memcpy" else phase
-            moved = collective.size_bytes if collective is not None else float(event.args.get("bytes") or 0.0)
+            moved = collective.size_bytes if collective is not None else _check(float(event.args.get("bytes") or 0.0), _MOST_BYTES)
             kind = kind if collective is not None or event.kind != "kernel" else path or kind
             launched_s = None if call is None else call.start_s
             yield Op(path, kind, role, event.start_s, event.end_s, moved, None, launched_s, phase, collective)
@@ -320,12 +322,12 @@ class _Reader:
             ranks = self._groups.get(group) or _ranks(args.get("Process Group Ranks"))
         plain = dtype.lower().removeprefix("c10::")
         each = 1 if plain.startswith("float8") else _BYTES.get(plain, 0)
-        return Collective(name, elements * each, dtype, group, size, ranks)
+        return Collective(name, _check(elements * each, _MOST_BYTES), dtype, group, size, ranks)
 
     def _gradients(self, steps: Mapping[Window, Sequence[Op]]) -> tuple[Gradient, ...]:
         """Gradients in the order in which they are accumulated, of the last backward pass of each step."""
         marked = {window.number: window for window in self._marks.windows}
-        ended = [event for event in self._host if event.name == _ACCUMULATE and event.args.get("Input Dims")]
+        ended = [event for event in self._host if event.name == _ACCUMULATE and _shape(event)]
         each: list[list[Gradient]] = []
         for window, ops in steps.items():
             host, ready = marked[window.number], Readiness(ops)
@@ -368,11 +370,23 @@ def _calls_only(name: str) -> bool:
     return name.startswith(_EVALUATE) or (_BACKWARD.search(name) is not None and name != _ACCUMULATE)
 
 
+def _shape(event: _Event) -> tuple[int, ...]:
+    """Shape of an accumulated gradient; () where it is not recorded."""
+    shape = tuple(int(length) for length in next(iter(event.args.get("Input Dims") or []), []))
+    return shape if all(length > 0 for length in shape) else ()
+
+
 def _gradient(event: _Event, created: int, ready: Readiness) -> Gradient:
-    shape = tuple(int(length) for length in event.args["Input Dims"][0])
+    shape = _shape(event)
     types = event.args.get("Input type") or ["float"]
     size = math.prod(shape) * _BYTES.get(str(types[0]).lower().removeprefix("c10::"), 4)
-    return Gradient(shape, float(size), created, ready.share(ready.at(event.end_s)))
+    return Gradient(shape, _check(float(size), _MOST_BYTES), created, ready.share(ready.at(event.end_s)))
+
+
+def _check(value: float, most: float) -> float:
+    if not 0.0 <= value <= most:
+        raise ValueError(f"{value:g} is not between 0 and {most:g}")
+    return value
 
 
 def _ranks(value: Any) -> tuple[int, ...]:

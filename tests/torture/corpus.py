@@ -14,6 +14,7 @@ from pathlib import Path
 
 from support.command_line import SCENARIO
 from support.damage import as_file
+from support.kineto import nccl_sample
 from support.measurements import FINGERPRINT, Truth, gamma_of, header, step_records, write_lines
 from support.testbed import FAST, as_measured, setting
 
@@ -190,6 +191,8 @@ def kinds() -> Iterator[Kind]:
     yield Kind("variables", "variables.json", (profile,), 0.1, **_AS_JSON)
     [trace] = (_PROFILES / "loop-32").rglob("*.xplane.pb")
     yield Kind("profile (XPlane)", f"profile/{trace.relative_to(_PROFILES / 'loop-32')}", (profile,), 0.3)
+    traced = "calibrate --from-profile trace.json@32 --name x --out out.toml --force"
+    yield Kind("trace (Kineto)", "trace.json", (traced, diagnosing.replace("2={}", "16={}")), **_AS_JSON)
 
 
 def prepare(folder: Path) -> None:
@@ -237,6 +240,7 @@ def prepare(folder: Path) -> None:
     (folder / "tf_config.json").write_text(json.dumps(TF_CONFIG))
     shutil.copytree(_PROFILES / "loop-32", folder / "profile")
     shutil.copy(_PROFILES / "variables.json", folder)
+    nccl_sample(steps=3).write(folder / "trace.json")
     (folder / "platform.json").write_bytes((models / "measured" / "faults-machine.json").read_bytes())
     for words in (SWEEP.replace("out.", "results."), PLAN.replace("out.", "planned."), FIT.replace("out.toml", "workload.toml")):
         ended, _ = command(shlex.split(words), folder)
