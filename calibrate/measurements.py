@@ -29,6 +29,9 @@ SCHEMA_VERSION = 1
 FRAMEWORKS = {"tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch", "keras": "Keras 3"}
 """Packages that a probe may need in the user's Python, by their names in records, each with its name for readers."""
 
+Z90 = 1.6449
+"""Half the 90% interval of a normal distribution, in standard deviations, with the digits that fitted files have been written with."""
+
 _MOST = 1e100
 """Larger values could not be summed or squared, and no probe measures them."""
 Positive = Annotated[float, Field(gt=0, le=_MOST, allow_inf_nan=False)]

@@ -14,10 +14,8 @@ from statistics import NormalDist
 from typing import Literal
 
 from pydantic import Field
-from scipy.special import stdtrit
 
-from calibrate.recorded.run import RecordedRun
-from calibrate.recorded.steadiness import thousand_times
+from calibrate.recorded.run import RecordedRun, thousand_times
 from simulator.base.errors import InputError
 from simulator.base.spec import Spec
 from simulator.base.text import counted, format_number, format_seconds, format_share
@@ -305,6 +303,8 @@ def half_width_s(error_s: float, count: int) -> float:
 
     Infinite for fewer than two values.
     """
+    from scipy.special import stdtrit
+
     return float(stdtrit(count - 1, _SURE)) * error_s if count > 1 else math.inf
 
 

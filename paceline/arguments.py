@@ -22,7 +22,7 @@ from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from simulator.base.errors import InputError
+from simulator.base.errors import InputError, what_to_install
 
 ParamsT = ParamSpec("ParamsT")
 AnswerT = TypeVar("AnswerT")
@@ -433,7 +433,10 @@ def checked(function: Callable[ParamsT, AnswerT]) -> Callable[ParamsT, AnswerT]:
             name = list(signature.parameters)[place] if isinstance(place, int) else place
             rule = _must_be(_kinds_of(function)[name], bound.arguments[name]) or rule_of(problem)
             raise refusal(name, bound.arguments[name], rule) from None
-        return function(*positional, **by_name)
+        try:
+            return function(*positional, **by_name)
+        except ModuleNotFoundError as error:
+            raise what_to_install(error) from None
 
     shown = [each.replace(annotation=_without_notes(each.annotation)) for each in signature.parameters.values()]
     call.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]

@@ -32,9 +32,6 @@ DRAWS = 200
 DRAWS_KEPT = 60
 """The first of them, which a file keeps."""
 
-Z90 = 1.6449
-"""Half the 90% interval of a normal distribution, in standard deviations, with the digits that fitted files have been written with."""
-
 FEWEST_FACTORS = 10
 """Step times that a distribution is chosen from."""
 

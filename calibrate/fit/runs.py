@@ -24,9 +24,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from calibrate.fit.estimators import Z90
 from calibrate.fit.step_times import StepTable
-from calibrate.measurements import Load, Measurements, Plan, StepTime
+from calibrate.measurements import Z90, Load, Measurements, Plan, StepTime
 from simulator.base.errors import CalibrationError
 from simulator.base.text import format_interval, format_share
 

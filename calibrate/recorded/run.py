@@ -36,6 +36,13 @@ MOST_STEPS = 10**12
 """Largest number of a step: sums of this number of rows still fit into 64 bits."""
 
 
+def thousand_times(ratio: float) -> str | None:
+    """What times that are this multiple of the expected ones look like; None where their unit may be right."""
+    if 300.0 <= ratio <= 3000.0:
+        return "milliseconds read as seconds"
+    return "seconds read as milliseconds" if 300.0 <= 1 / ratio <= 3000.0 else None
+
+
 @dataclass(frozen=True)
 class Facts:
     """Facts about a run in its file; None, "" or () where it does not.

@@ -18,7 +18,7 @@ from scipy import stats
 from scipy.special import ndtr, stdtrit
 
 from calibrate.fit.estimators import persistence_of, variance_of_mean
-from calibrate.recorded.run import RecordedRun
+from calibrate.recorded.run import RecordedRun, thousand_times
 from simulator.base.text import counted, format_seconds, listed
 
 Rows = NDArray[np.int64]
@@ -183,8 +183,6 @@ _ALIKE, _EARLY, _INPUT = 0.1, 0.1, 0.5
 """Spread of similar steps; share of a run that is its beginning; share of extra time that is waiting for input."""
 _MOST_NAMED = 5
 _HIT, _OF_LONG, _CHANCE = 0.8, 0.5, 0.01
-_THOUSAND = (300.0, 3000.0)
-"""Times that are mistaken for others a thousand times as long lie within."""
 _STRETCH = 30
 _NOTHING = 1e-9
 _MOST_STRETCHES = 200
@@ -569,16 +567,6 @@ def _doubts(run: RecordedRun, times: Array, usable: Bools, expected_s: float | N
         return
     if expected_s is not None and (said := thousand_times(median / expected_s)) is not None:
         yield f"{run.name}: steps of {format_seconds(median)} look like {said} ({format_seconds(expected_s)} predicted)"
-
-
-def thousand_times(ratio: float) -> str | None:
-    """What times that are this multiple of the expected ones look like; None where their unit may be right."""
-    least, most = _THOUSAND
-    if least <= ratio <= most:
-        return "milliseconds read as seconds"
-    if least <= 1 / ratio <= most:
-        return "seconds read as milliseconds"
-    return None
 
 
 def _of_own_clock(run: RecordedRun, usable: Bools) -> float | None:

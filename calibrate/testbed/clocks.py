@@ -15,10 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import lsq_linear
 
-from calibrate.fit.estimators import Z90
-from calibrate.measurements import Updated
+from calibrate.measurements import Z90, Updated
 from calibrate.testbed.platform import PRIORS, Parameter
 from calibrate.testbed.readings import OneRun, Readings
 from calibrate.testbed.setting import TestbedSetting
@@ -199,6 +197,8 @@ def work_of_cores(
     centers, low, high = np.transpose([PRIORS[name] for name in names])
     widths = (high - low) / (2 * Z90)
     weights = 1.0 / np.maximum(errors * measured, 1e-6)
+    from scipy.optimize import lsq_linear
+
     # in units of the priors' widths, so that all columns are of a size
     scaled = np.vstack([rows * widths * weights[:, None], np.eye(len(names))])
     wanted = np.concatenate([measured * weights, centers / widths])

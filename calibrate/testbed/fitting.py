@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, brentq, least_squares
 from scipy.stats import chi2, norm, t
 
-from calibrate.fit.estimators import Z90
+from calibrate.measurements import Z90
 from calibrate.probing import Progress
 from calibrate.testbed.clocks import is_fitted, timed_directly, work_of_cores
 from calibrate.testbed.platform import MEANINGS, PRIORS, Parameter, Platform, log_width

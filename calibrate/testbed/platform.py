@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from calibrate.fit.estimators import Z90
+from calibrate.measurements import Z90
 from simulator.base.errors import InputError
 from simulator.base.files import Output, OutputKind
 from simulator.base.spec import Spec

@@ -26,7 +26,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize
 
 from calibrate.validation.points import Setting, Unit
 from simulator.base import catalog
@@ -331,13 +330,15 @@ def noise_of(settings: Sequence[Setting]) -> tuple[float, bool]:
     return (math.sqrt(squares / freedom), True) if freedom else (_USUAL_NOISE, False)
 
 
-def _searched(model: Model, candidates: Sequence[Candidate], start: Array, places: Sequence[int]) -> optimize.OptimizeResult:
+def _searched(model: Model, candidates: Sequence[Candidate], start: Array, places: Sequence[int]) -> Any:
     """The factors that the settings at ``places`` give: logarithms ``x``, and residuals and Jacobian, of points first and then priors."""
 
     def residuals(logs: Array) -> Array:
         return model.residuals(candidates, logs, places)
 
     limit = math.log(BOUND)
+    from scipy import optimize
+
     solved = optimize.least_squares(
         residuals,
         start,

@@ -28,17 +28,17 @@ from paceline.cli.commands.beginning import init, why
 from paceline.cli.commands.calibrate import calibrate
 from paceline.cli.commands.calibrate_others import calibrate_input, calibrate_link, calibrate_server
 from paceline.cli.commands.planning import learn, plan
-from paceline.cli.commands.reporting import quickstart, report, serve
+from paceline.cli.commands.reporting import demo, quickstart, report, serve
 from paceline.cli.commands.simulating import advise, memory, simulate, sweep
 from paceline.cli.commands.validating import validate, watch
 from paceline.cli.ending import Ending, StoppedError, ending_by_signals
 from paceline.cli.help import help_of
 from paceline.cli.options import in_options, running, with_options
 from paceline.version import __version__
-from simulator.base.errors import PacelineError, PacelineWarning, ScenarioError
+from simulator.base.errors import PacelineError, PacelineWarning, ScenarioError, what_to_install
 
 COMMANDS: Mapping[str, Sequence[Any]] = {
-    "Predict": (quickstart, init, simulate, memory, sweep, advise, why, plan, learn, report, serve),
+    "Predict": (demo, quickstart, init, simulate, memory, sweep, advise, why, plan, learn, report, serve),
     "Measure and check": (
         calibrate, calibrate_input, calibrate_link, calibrate_server, validate, watch,
         ("testbed", validating.ABOUT_TESTBED, validating.run, validating.show, validating.fit, validating.predict),
@@ -60,7 +60,7 @@ def _root(
     """What happens to your TensorFlow training on 8, 64, 1,024 workers?
 
     Calibrate a workload from real steps on one device, simulate it on a cluster that you describe, and read throughput, staleness and
-    bottleneck with their intervals. Start with `paceline quickstart`; for your own model with `paceline calibrate` and `paceline init`.
+    bottleneck with their intervals. Start with `paceline demo`; for your own model with `paceline calibrate` and `paceline init`.
     """
 
 
@@ -245,7 +245,10 @@ def _run(ending: Ending, run: Callable[..., Any], name: str) -> tuple[int, str]:
     """Return the exit code and, if the command was stopped, what is kept of its work."""
     kept = ""
     try:
-        code = ending.during(lambda: run(prog_name=name, standalone_mode=False))
+        try:
+            code = ending.during(lambda: run(prog_name=name, standalone_mode=False))
+        except ModuleNotFoundError as error:
+            raise what_to_install(error) from None
     except PacelineError as error:
         message = str(error).removesuffix(error.copyable) or type(error).__name__
         for problem in error.problems if isinstance(error, ScenarioError) else (message,):

@@ -16,7 +16,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from calibrate.observations import Figure, Observed, Predicted, State, alone_step_of, check_units, samples_of_step
-from calibrate.recorded.steadiness import thousand_times
+from calibrate.recorded.run import thousand_times
 from paceline.answers import Answer, figure
 from paceline.answers import Figure as Shown
 from paceline.comparing import compare

@@ -35,6 +35,7 @@ from typing import Any, NamedTuple, assert_never, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from simulator.base.probability import gamma_tail_quantile
 from simulator.base.rng import Streams
 from simulator.collectives.factory import IN_SWITCHES
 from simulator.engine.draws import node_factors, process_factors
@@ -511,10 +512,8 @@ def jitter_bounds(jitter: Distribution, slowdown: Slowdown | None = None) -> Jit
         variance, least = math.expm1(jitter.sigma**2), 0.0
         most = math.exp(_DEVIATIONS * jitter.sigma - jitter.sigma**2 / 2)
     elif isinstance(jitter, Gamma):
-        from scipy.special import gammainccinv
-
         variance, least = 1 / jitter.shape, 0.0
-        most = float(gammainccinv(jitter.shape, math.exp(-_LOG_CHANCE))) / jitter.shape
+        most = gamma_tail_quantile(jitter.shape, _LOG_CHANCE) / jitter.shape
     elif isinstance(jitter, Exponential):
         variance, least, most = 1.0, 0.0, _LOG_CHANCE
     elif isinstance(jitter, ShiftedExponential):

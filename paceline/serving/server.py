@@ -16,7 +16,6 @@ import secrets
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import lru_cache
-from importlib.util import find_spec
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -35,7 +34,7 @@ from paceline.serving.processes import Processes
 from paceline.serving.question import MOST_BYTES, MOST_PLAN_S, PlanQuestion, Question, Served
 from simulator.base.catalog import entries
 from simulator.base.errors import InputError
-from simulator.base.text import format_rough_seconds, listed
+from simulator.base.text import format_rough_seconds
 from simulator.strategies.catalogue import SHORT_NAMES
 
 if TYPE_CHECKING:
@@ -151,19 +150,6 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-
-
-def check_installed() -> None:
-    """Make sure that there is what serves.
-
-    Raises
-    ------
-    InputError
-        There is not; says what to install.
-    """
-    missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
-    if missing:
-        raise InputError(f"serve: needs {listed(missing)}, not installed here; install with: pip install 'paceline[serve]'")
 
 
 class Door:
@@ -430,9 +416,6 @@ def serve(
     progress: Callable[[int, int, str], None] | None = None,
 ) -> None:
     """Serve until the process is asked to end; arguments as of :func:`paceline.serve`, and what makes a plan."""
-    check_installed()
-    import uvicorn
-
     from paceline.serving.answers import warmed
 
     listening = listening_at(host or LOOPBACK[0], port)

@@ -349,7 +349,7 @@ def check_answers(address: str, shown: str, hint: str) -> None:
         raise InputError(f"{shown}: nothing answers there ({reason}); {hint}") from None
 
 
-_PACKAGES = "numpy", "scipy", "pydantic", "simpy"
+_PACKAGES = "numpy", "pydantic", "simpy"
 """Packages, besides Paceline and Python, that compute and write results."""
 _COMPILERS = "numba", "llvmlite"
 """Optional packages that make machine code; Python computes the same without them."""

@@ -65,13 +65,9 @@ def dask_workers(jobs: int, scheduler: str) -> Iterator[Workers]:
     Raises
     ------
     InputError
-        The extra is not installed, nothing answers there, the cluster has no worker, or one
-        of another version.
+        Nothing answers there, the cluster has no worker, or one of another version.
     """
-    try:
-        distributed: Any = import_module("distributed")
-    except ImportError:
-        raise InputError("`backend='dask'`: needs Dask; install it with: pip install 'paceline[dask]'") from None
+    distributed: Any = import_module("distributed")
     for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is reported in one line, below
     where, hint = f"`scheduler` {scheduler!r}", "start one with: dask scheduler"
@@ -117,13 +113,10 @@ def ray_workers(jobs: int, scheduler: str | None) -> Iterator[Workers]:
     Raises
     ------
     InputError
-        The extra is not installed, nothing answers there, or a worker has another version.
+        Nothing answers there, or a worker has another version.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to anyone unless the user wants it
-    try:
-        ray: Any = import_module("ray")
-    except ImportError:
-        raise InputError("`backend='ray'`: needs Ray; install it with: pip install 'paceline[ray]'") from None
+    ray: Any = import_module("ray")
     address = scheduler or os.environ.get("RAY_RAY_ADDRESS") or _OWN
     logging.getLogger("ray").setLevel(logging.CRITICAL)  # what goes wrong is reported in one line, below
     where = f"`scheduler` {address!r}"

@@ -43,6 +43,23 @@ class InputError(PacelineError):
         self.hint = hint
 
 
+_EXTRAS = {
+    "numba": "fast",
+    "pandas": "frames",
+    "scipy": "calibrate",
+    "distributed": "dask",
+    "ray": "ray",
+    **dict.fromkeys(("h11", "starlette", "uvicorn"), "serve"),
+}
+"""Extra that installs a package."""
+
+
+def what_to_install(error: ModuleNotFoundError) -> InputError | ModuleNotFoundError:
+    """Return which extra has the package that was not found, or the error itself if none has it."""
+    package = (error.name or "").partition(".")[0]
+    return InputError(f"this needs {package}: pip install 'paceline[{_EXTRAS[package]}]'") if package in _EXTRAS else error
+
+
 class UnitError(InputError, ValueError):
     """A quantity could not be read, or has the wrong dimension."""
 

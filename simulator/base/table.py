@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from simulator.base.errors import what_to_install
 from simulator.base.text import Kind, Short, clean, printable, written
 
 if TYPE_CHECKING:
@@ -223,8 +224,10 @@ class Table:
         >>> Table.of([{"workers": 4, "bound": 2}, {"workers": 8}]).to_frame().dtypes.astype(str).to_dict()
         {'workers': 'int64', 'bound': 'Int64'}
         """
-        import pandas as pd
-
+        try:
+            import pandas as pd
+        except ModuleNotFoundError as error:
+            raise what_to_install(error) from None
         series = {}
         for place, column in enumerate(self.columns):
             cells = [row[place] for row in self.rows]

@@ -42,7 +42,7 @@ def unavailable() -> str | None:
     try:
         reason: str | None = import_module(_WARMING).available()
     except ModuleNotFoundError:
-        return "numba is not installed: pip install 'paceline[fast]'"
+        return "numba is not installed (pip install 'paceline[fast]')"
     except ImportError as error:
         return f"numba cannot be imported ({_first_line(error)})"
     except Exception as error:  # a broken installation fails in its own way

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from simulator.base.errors import ScenarioError
+from simulator.base.probability import gamma_tail
 from simulator.base.rng import Streams
 from simulator.memory import slot_bytes, state_bytes
 from simulator.program.program import Floats
@@ -167,9 +168,9 @@ class Iterators:
     @cached_property
     def _most_waits(self) -> tuple[float, ...]:
         """Chance that no process waits for more than 0, 1, 2, ... turns."""
-        from scipy import stats  # most scenarios need none of it
-
-        return tuple(stats.binom.cdf(range(self.of_process + 1), self.of_process, self.share) ** self.processes)
+        count, share = self.of_process, self.share
+        chances = (math.comb(count, waits) * share**waits * (1 - share) ** (count - waits) for waits in range(count + 1))
+        return tuple(at_most**self.processes for at_most in itertools.accumulate(chances))
 
     def wait_s(self, age_s: float) -> float:
         """Seconds for which iterators of one age stop the training when they end, in this run."""
@@ -624,8 +625,6 @@ def _mean_life_s(preemption: Preemption, shape: float, nodes: int) -> float | No
         return there_s / taken if taken else None
     if preemption.most_s is None:
         return float(preemption.mtbf_s)
-    from scipy.special import gammainc
-
     shape = preemption.shape if preemption.shape is not None else shape
     scale_s = preemption.mtbf_s / math.gamma(1.0 + 1.0 / shape)
-    return float(preemption.mtbf_s * gammainc(1.0 / shape, (preemption.most_s / scale_s) ** shape))
+    return float(preemption.mtbf_s) * (1.0 - gamma_tail(1.0 / shape, (preemption.most_s / scale_s) ** shape))

@@ -21,6 +21,7 @@ from pydantic import Field
 from simulator.base.catalog import own_file
 from simulator.base.errors import ScenarioError
 from simulator.base.files import read_toml
+from simulator.base.probability import student_quantile
 from simulator.base.spec import Spec
 from simulator.base.validation_errors import validated
 from simulator.spec.accelerator import accelerator_named, spelled
@@ -118,9 +119,7 @@ class Scatter(NamedTuple):
         count
             Of how many values the mean was taken around which it lies; endless: it is known.
         """
-        from scipy import stats
-
-        return float(stats.t.ppf(0.95, self.freedom)) * self.sigma * math.sqrt(1.0 + 1.0 / count)
+        return student_quantile(0.95, self.freedom) * self.sigma * math.sqrt(1.0 + 1.0 / count)
 
 
 KeyT = TypeVar("KeyT")

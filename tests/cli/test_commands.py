@@ -23,7 +23,7 @@ from paceline.cli.app import app
 from simulator.results.results import Result
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ["quickstart", "init", "calibrate", "calibrate-input", "calibrate-link", "calibrate-server", "memory", "simulate",
+COMMANDS = ["demo", "quickstart", "init", "calibrate", "calibrate-input", "calibrate-link", "calibrate-server", "memory", "simulate",
             "sweep", "report", "schema", "models list", "models show", "validate", "testbed run", "testbed show", "testbed fit",
             "testbed predict"]  # fmt: skip
 Runner = Callable[..., Answer]

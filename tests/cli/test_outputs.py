@@ -28,6 +28,7 @@ LINK_BY_HAND = 'name = "x"\ninter_node = {bandwidth = "1 GB/s", latency = "20 us
 REPORT = '<!DOCTYPE html>\n<meta name="generator" content="Paceline">\n'
 
 FOREIGN = [
+    ("demo --out q.html", "q.html", MINE),
     ("quickstart --out q.html", "q.html", MINE),
     ("quickstart --out q.html", "q.html", REPORT),
     ("quickstart --out q.html", "q.ndjson", MINE),

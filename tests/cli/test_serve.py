@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import importlib.util
 import json
 import os
 import resource
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -170,8 +170,8 @@ def test_kill_9_leaves_no_process_behind(served: subprocess.Popen[str]) -> None:
 
 
 def test_what_serves_may_be_missing(paceline: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch) -> None:
-    there = importlib.util.find_spec
-    monkeypatch.setattr("paceline.serving.server.find_spec", lambda name: None if name == "uvicorn" else there(name))
+    monkeypatch.delitem(sys.modules, "paceline.serving.server", raising=False)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
     refused(paceline("serve", "s.toml"), "uvicorn", "pip install 'paceline[serve]'")
 
 

@@ -1,4 +1,4 @@
-"""The built wheel, installed in a clean environment without TensorFlow, simulates, sweeps and reports."""
+"""The built wheel, installed in a clean environment without any extra, simulates, sweeps, plans and reports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import os
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
+from collections.abc import Callable
 from email import message_from_bytes
 from importlib.metadata import distribution, packages_distributions, requires, version
 from pathlib import Path
@@ -16,6 +18,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from simulator import load_scenario, simulate
+from simulator.base.errors import _EXTRAS
 
 ROOT = Path(__file__).parents[2]
 
@@ -111,28 +116,103 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_installed_wheel_works_without_tensorflow(environment, tmp_path):
-    python = environment / "bin" / "python"
+@pytest.fixture
+def paceline(environment: Path, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs a program of the clean environment, by default ``paceline``."""
     clean = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [str(environment / "bin" / "paceline"), *arguments], cwd=tmp_path, env=clean, capture_output=True, text=True, check=False
-        )
+    def run(*arguments: str, program: str = "paceline") -> subprocess.CompletedProcess[str]:
+        command = [str(environment / "bin" / program), *arguments]
+        return subprocess.run(command, cwd=tmp_path, env=clean, capture_output=True, text=True, check=False)
 
-    assert subprocess.run([str(python), "-c", "import tensorflow"], capture_output=True, check=False).returncode == 1
-    names = {row["name"] for row in json.loads(run("models", "list", "--json").stdout)}
+    return run
+
+
+BASE_MB = 150
+
+
+def test_a_base_install_is_small(wheel: Path) -> None:
+    """By the files that packages list, those that were compiled at installation included; on disk, in blocks, it is 126 MB."""
+    theirs = [Path(str(distribution(name).locate_file(file))) for name in required(wheel) for file in distribution(name).files or []]
+    with zipfile.ZipFile(wheel) as archive:
+        own = sum(member.file_size for member in archive.infolist())
+    assert own + sum(file.stat().st_size for file in theirs if file.exists()) < BASE_MB * 1e6
+
+
+@pytest.mark.parametrize("name", ["tensorflow", "numba", "llvmlite", "pandas", "scipy", "plotly"])
+def test_a_base_install_has_none_of_the_large_packages(paceline: Callable[..., subprocess.CompletedProcess[str]], name: str) -> None:
+    assert f"No module named '{name}'" in paceline("-c", f"import {name}", program="python").stderr
+
+
+SCENARIO = """
+[workload]
+use = "cnn-cpu"
+batch_per_replica = 32
+[cluster]
+use = "ethernet-25g"
+[strategy]
+kind = "parameter-server"
+mode = "async"
+workers = 4
+[run]
+steps = 10
+replications = 2
+"""
+
+
+def test_a_base_install_predicts(paceline: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
+    names = {row["name"] for row in json.loads(paceline("models", "list", "--json").stdout)}
     assert {"ethernet-25g", "cnn-cpu"} <= names
-    (tmp_path / "s.toml").write_text(
-        '[workload]\nuse = "cnn-cpu"\nbatch_per_replica = 32\n[cluster]\nuse = "ethernet-25g"\n'
-        '[strategy]\nkind = "multi-worker-mirrored"\nworkers = 4\n[run]\nsteps = 10\n'
-    )
-    swept = run("sweep", "s.toml", "--over", "strategy.workers=1,2", "--out", "r.ndjson")
+    (tmp_path / "s.toml").write_text(SCENARIO)
+    predicted = paceline("simulate", "s.toml", "--json")
+    assert predicted.stderr == ""
+    assert predicted.stdout == simulate(load_scenario(tmp_path / "s.toml")).to_json() + "\n", "the bytes of the compiled engine"
+    swept = paceline("sweep", "s.toml", "--over", "strategy.workers=1,2", "--out", "r.ndjson")
     assert swept.returncode == 0, swept.stderr
-    reported = run("report", "r.ndjson")
+    reported = paceline("report", "r.ndjson")
     assert reported.returncode == 0, reported.stderr
     assert (tmp_path / "r.html").stat().st_size > 1_000_000
-    quick = run("quickstart", "--out", "q.html")
-    assert quick.returncode in (1, 2)
-    assert "tensorflow" in quick.stderr.lower()
-    assert "Traceback" not in quick.stderr
+    planned = paceline("plan", "ring", "--target-throughput", "5000 samples/s", "--workers", "1..2", "--set", "run.steps=20")
+    assert planned.returncode == 0, planned.stderr
+
+
+def test_a_base_install_has_a_demo(paceline: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
+    shown = paceline("demo")
+    assert "samples/s" in shown.stdout
+    assert shown.stderr.startswith("Wrote paceline-demo.html")
+    assert (tmp_path / "paceline-demo.html").stat().st_size > 1_000_000
+    assert paceline("demo", "--json").stderr.startswith("Replaced paceline-demo.html")
+
+
+MISSING = [
+    ("calibrate m.py:build --name m", "scipy", "calibrate"),
+    ("calibrate-link --name m", "scipy", "calibrate"),
+    ("quickstart --out q.html", "scipy", "calibrate"),
+    ("why ring --step 1=10ms --step 8=15ms", "scipy", "calibrate"),
+    ("watch ring steps.csv", "scipy", "calibrate"),
+    ("serve ring", "h11", "serve"),
+    ("sweep ring --over run.seed=1 --backend dask --scheduler tcp://127.0.0.1:1", "distributed", "dask"),
+    ("sweep ring --over run.seed=1 --backend ray", "ray", "ray"),
+]
+
+
+@pytest.mark.parametrize(("command", "package", "extra"), MISSING)
+def test_a_missing_extra_is_named(
+    paceline: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path, command: str, package: str, extra: str
+) -> None:
+    (tmp_path / "m.py").write_text("def build(): ...")
+    answer = paceline(*command.split())
+    assert answer.returncode == 2
+    assert answer.stderr.splitlines()[-1] == f"paceline: this needs {package}: pip install 'paceline[{extra}]'"
+    assert "Traceback" not in answer.stderr
+
+
+def test_missing_extras_of_the_library_and_the_engine(paceline: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    framed = paceline("-c", "import paceline; paceline.simulate('ring').to_frame()", program="python").stderr
+    assert framed.endswith("InputError: this needs pandas: pip install 'paceline[frames]'\n")
+    assert "numba is not installed (pip install 'paceline[fast]')" in paceline("simulate", "ring", "--set", "run.engine=compiled").stderr
+
+
+def test_the_extras_that_are_named_have_the_packages() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert all(package in {Requirement(one).name for one in extras[extra]} for package, extra in _EXTRAS.items())

@@ -1,4 +1,4 @@
-"""``paceline report``, ``serve`` and ``quickstart``: write a page of results, serve a live page, or go from a real step to a page.
+"""``paceline demo``, ``report``, ``serve`` and ``quickstart``: write a page of results, serve a live page, go from a real step to a page.
 
 ``quickstart`` calls ``calibrate``, ``sweep`` and ``report`` of ``paceline.api``. It recognises files of an earlier quickstart by
 ``_COMMAND`` in their provenance.
@@ -20,10 +20,42 @@ from paceline.cli.options import Given, calling
 
 if TYPE_CHECKING:
     from paceline.reporting.exporting import Format
+    from paceline.sweeping import Sweep
 
 _NAME = "quickstart"
 _WORKERS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 _BATCHES = (16, 32, 64)
+
+
+@calling()
+def demo(*, out: Path = Path("paceline-demo.html"), force: Force = False, json: bool = False) -> None:
+    """Predict a model that comes with Paceline, and write a report.
+
+    It takes some seconds, measures nothing and needs no TensorFlow. It simulates the scenario `ring` on 1 to 64 workers: a small
+    convolutional network that was measured on a CPU, on an assumed network of 25 Gbit/s.
+
+    Example: `paceline demo --out demo.html`
+
+    Parameters
+    ----------
+    out
+        The report to write. An earlier report is replaced.
+    force
+        Replace the file at --out, whatever it is.
+    json
+        Print each result as a line of JSON, not as a table.
+    """
+    from paceline import api
+    from paceline.cli.terminal import note, progress_bar
+    from paceline.reporting.render import REPORT
+    from simulator.base.files import Output
+
+    Output(out, REPORT, force=force)
+    replaced = out.exists()
+    with progress_bar("scenarios") as advance:
+        swept = api.sweep("ring", {"strategy.workers": _WORKERS[:7]}, jobs=1, progress=advance)
+    _draw_and_show(swept, out, force=force, jobs=1, json=json)
+    note(f"{'Replaced' if replaced else 'Wrote'} {out}. Next: paceline init, for a scenario of your own")
 
 
 @calling(
@@ -178,8 +210,7 @@ def quickstart(
     """
     from paceline import api
     from paceline.cli.ending import keeping
-    from paceline.cli.showing_results import show_table
-    from paceline.cli.terminal import measuring, note, note_of_measurements, progress_bar, remark, stages_bar
+    from paceline.cli.terminal import measuring, note, note_of_measurements, progress_bar, remark
     from simulator.base import catalog
     from simulator.catalogue.loading import load_workload
 
@@ -206,18 +237,27 @@ def quickstart(
     with progress_bar("scenarios") as advance, keeping(lambda: f"the fitted workload is saved: {workload_file}"):
         swept = api.sweep(_table({"use": str(workload_file)}), _over(), out=results_file, jobs=jobs, force=True, progress=advance)
     swept.check()
-    results = swept.results
 
     note("3/3  drawing the report")
-    with stages_bar() as parts, keeping(lambda: f"results are saved; draw them with: paceline report {results_file}"):
-        api.report(swept, out, force=force, jobs=jobs, progress=parts)
-    if json:
-        for result in results:
-            typer.echo(result.to_json())
-    else:
-        show_table(results)
+    with keeping(lambda: f"results are saved; draw them with: paceline report {results_file}"):
+        _draw_and_show(swept, out, force=force, jobs=jobs, json=json)
     note("The network is an assumption (models/clusters/ethernet-25g.toml): measure yours with `paceline calibrate-link`.")
     note(f"wrote {out}\n      {results_file}\n      {workload_file}")
+
+
+def _draw_and_show(swept: Sweep, out: Path, *, force: bool, jobs: int, json: bool) -> None:
+    """Write the report of a sweep, and show its answer."""
+    from paceline import api
+    from paceline.cli.showing_results import show_table
+    from paceline.cli.terminal import stages_bar
+
+    with stages_bar() as parts:
+        api.report(swept, out, force=force, jobs=jobs, progress=parts)
+    if json:
+        for result in swept.results:
+            typer.echo(result.to_json())
+    else:
+        show_table(swept.results)
 
 
 def _check_files(out: Path, *, force: bool) -> None:
