@@ -49,14 +49,8 @@ _HOST_LINKS = PortKind.HOST_LINK_OUT, PortKind.HOST_LINK_IN
 _BETWEEN_GRAPH = "let each worker read its own input (between-graph)"
 _HOST_WORK = PortKind.CPU, PortKind.MESSAGES
 _SHARDS = "shards", "shards of experts"
+_DO = {"tensor": "split tensors", "context": "split sequences", "experts": "hold experts"}
 _OF = {
-    "tensor": "devices that split tensors",
-    "context": "devices that split sequences",
-    "experts": "devices that hold experts",
-    "tensor and context": "devices that split tensors and sequences",
-    "tensor and experts": "devices that split tensors and hold experts",
-    "context and experts": "devices that split sequences and hold experts",
-    "tensor and context and experts": "devices that split tensors and sequences and hold experts",
     "shards": "copies that shard one state",
     "alike shards": "copies with the same shard of the state",
     "alike experts": "copies with the same experts",
@@ -129,7 +123,8 @@ def limit_of_exchanges(exposed_s: float, exchanges: Sequence[Exchange]) -> Why |
             which = "copies between a device and its host"
             less = "fewer layers on the host or a faster link to it would help"
         case among:
-            which = f"the {longest.does} among {longest.devices} {_OF[among]}, {longest.links}"
+            meet = _OF.get(among) or "devices that " + " and ".join(_DO[each] for each in among.split(" and "))
+            which = f"the {longest.does} among {longest.devices} {meet}, {longest.links}"
             less = "smaller buckets that overlap with passes (bucket_size), more micro-batches per step or a faster network would help"
             if among == "tensor" and longest.links == "between nodes":
                 less = "splitting tensors only inside nodes would help most"

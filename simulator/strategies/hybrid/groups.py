@@ -96,9 +96,6 @@ class Grid:
         return list(self.rank[self._tied].T)
 
 
-_OF_EXPERTS = frozenset({"experts", "alike", "expert shard"})
-
-
 class Timing:
     """How long collectives of groups take, if all ranks enter together.
 
@@ -137,20 +134,21 @@ class Timing:
 
         It has the links to itself, or runs ``beside`` all others of its shape, which do the same at the same time.
         """
-        if self._of_experts is not None and among in _OF_EXPERTS:
-            devices, each = self._of_experts
-            return devices.seconds(among, does, size_bytes / each, beside=beside)
+        if (devices := self._devices(among)) is not None:
+            return devices[0].seconds(among, does, size_bytes / devices[1], beside=beside)
         if len(self._partition(among)[0]) == 1 or not size_bytes:
             return 0.0
         return max(collective.duration_s(size_bytes) for collective in self._collectives(among, does, beside))
 
     def moves_s(self, among: str | int, does: Does, size_bytes: float) -> float:
         """Of these seconds, those in which it needs the busiest of its links."""
-        if self._of_experts is not None and among in _OF_EXPERTS:
-            devices, each = self._of_experts
-            return devices.moves_s(among, does, size_bytes / each)
+        if (devices := self._devices(among)) is not None:
+            return devices[0].moves_s(among, does, size_bytes / devices[1])
         least_s = max(collective.least_s(size_bytes) for collective in self._collectives(among, does, False))
         return min(least_s, self.seconds(among, does, size_bytes))
+
+    def _devices(self, among: str | int) -> tuple[Timing, int] | None:
+        return self._of_experts if among in ("experts", "alike", "expert shard") else None
 
     def _of_shapes(self, among: str | int, does: Does, beside: bool) -> list[Collective]:
         """One per shape of groups, alone or with all others of that shape on the same nodes."""

@@ -236,24 +236,28 @@ class Hybrid(Strategy, only=("context", "expert_tensor", "keep_gathered", "reduc
                 "strategy.tensor over several nodes needs equal nodes: leave out node_classes, node_speed, slow_nodes and slowdown"
             )
         copies = self.layout(cluster).replicas * self.context
-        over, split = self.expert * (self.expert_tensor or self.tensor), self.expert_tensor or self.tensor
-        if self.tensor % split:
-            raise ValueError(f"strategy.expert_tensor ({split}) must divide strategy.tensor ({self.tensor})")
-        if split != self.tensor and (copies * self.tensor % over or (over % self.tensor and self.tensor % over)):
+        if self.tensor % self._experts_split:
+            raise ValueError(f"strategy.expert_tensor ({self.expert_tensor}) must divide strategy.tensor ({self.tensor})")
+        over, otherwise = self.expert * self._experts_split, self._experts_split != self.tensor
+        if otherwise and (copies * self.tensor % over or (over % self.tensor and self.tensor % over)):
             raise ValueError(
                 f"strategy.expert x expert_tensor ({over}) must divide the {copies * self.tensor} devices of a stage, and divide "
                 f"strategy.tensor ({self.tensor}) or be a multiple of it"
             )
-        if split != self.tensor and not self.sequence_parallel:
+        if otherwise and not self.sequence_parallel:
             raise ValueError("strategy.expert_tensor needs sequence_parallel = true, so that each device has tokens of its own")
         for key, value in (("expert", self._expert_copies), ("shard_group", self.shard_group or 1)):
             if copies % value:
                 raise ValueError(f"strategy.{key} ({value}) must divide the {copies} copies (workers / (pipeline x tensor))")
 
     @property
+    def _experts_split(self) -> int:
+        return self.expert_tensor or self.tensor
+
+    @property
     def _expert_copies(self) -> int:
         """Copies that the experts of a layer are spread over, with all that split tensors."""
-        return max(self.expert * (self.expert_tensor or self.tensor) // self.tensor, 1)
+        return max(self.expert * self._experts_split // self.tensor, 1)
 
     @property
     def is_plain(self) -> bool:
@@ -326,7 +330,7 @@ class Hybrid(Strategy, only=("context", "expert_tensor", "keep_gathered", "reduc
             raise ValueError(f"strategy.expert ({self.expert}) needs experts, and workload {setup.workload.name!r} has none")
         if any(count % self.expert for count in counts):
             raise ValueError(f"strategy.expert ({self.expert}) must divide the {min(counts)} experts of a layer")
-        if self.expert_tensor not in (None, self.tensor) and any(layer.experts and layer.tensor is None for layer in layers):
+        if self._experts_split != self.tensor and any(layer.experts and layer.tensor is None for layer in layers):
             raise ValueError("strategy.expert_tensor needs layers with experts to be split by strategy.tensor (workload.layers.tensor)")
 
     def _check_hosts(self, setup: Setup) -> None:
@@ -402,7 +406,7 @@ class Hybrid(Strategy, only=("context", "expert_tensor", "keep_gathered", "reduc
 
     def device_grid(self, layout: Layout) -> Grid:
         """How its devices are laid out, where those that split tensors do not all split each expert."""
-        copies, split = layout.replicas * self.context, self.expert_tensor or self.tensor
+        copies, split = layout.replicas * self.context, self._experts_split
         shard, each = (self.shard_group or copies) * self.tensor, self.context * self.tensor
         return Grid(self.pipeline, copies * self.tensor, each, self.order, shard, self.expert * split, split=split)
 
@@ -484,7 +488,7 @@ class Hybrid(Strategy, only=("context", "expert_tensor", "keep_gathered", "reduc
         """Return what it is made of: as others ask for it, in a word, and with its degree."""
         chunks = f", {self.chunks} chunks" if self.chunks > 1 else ""
         whole = "whole experts" if self.expert_tensor == 1 else f"experts split {self.expert_tensor}-way"
-        experts = f" of {whole}" if self.expert_tensor not in (None, self.tensor) else ""
+        experts = f" of {whole}" if self._experts_split != self.tensor else ""
         every = (
             (self.pipeline > 1, "pipeline", "pipeline", f"{self.pipeline}-stage pipeline ({self.schedule}{chunks})"),
             (self.tensor > 1, "tensor", "tensor", f"{self.tensor}-way tensor parallel"),

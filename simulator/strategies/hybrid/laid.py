@@ -244,8 +244,8 @@ class Laid(ModelParallel):
             total += math.fsum(inner.seconds(split, does, size, beside=True) for size in exchanged.split for does in kinds)
             total += math.fsum(ours.seconds("experts", "all-to-all", size, beside=True) for size in exchanged.tokens)
             for each in exchanged.attended:
-                sizes = [(does, each.size_bytes * strategy.tensor) for does in each.does]
-                total += max(math.fsum(ring.seconds("context", *size, beside=True) for size in sizes) - each.hidden_s, 0.0)
+                once_s = ring.seconds("context", "all-gather", each.size_bytes * strategy.tensor, beside=True)
+                total += max(each.times * once_s - each.hidden_s, 0.0)
             if (link := whole.host_link) is not None:
                 total += exchanged.host_s + math.fsum(size / link.bandwidth_bytes_per_s + link.latency_s for size in exchanged.copied)
             if strategy.tensor > 1 and not strategy.sequence_parallel and (part.first if forward else part.last) in between:

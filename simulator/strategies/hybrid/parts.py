@@ -28,13 +28,13 @@ class Attended(NamedTuple):
         Of the whole sequence, as much as a device attends to.
     hidden_s
         Seconds of attention meanwhile.
-    does
-        Operations on this size: all-gather; backward also reduce-scatter of their gradients, which travel with them.
+    times
+        How often it goes around: once; backward also as gradients, which travel with them.
     """
 
     size_bytes: float
     hidden_s: float
-    does: tuple[Literal["all-gather", "reduce-scatter"], ...]
+    times: int
 
 
 class Exchanged(NamedTuple):
@@ -66,7 +66,7 @@ class Exchanged(NamedTuple):
     @property
     def total_bytes(self) -> float:
         """Of all of it."""
-        attended = math.fsum(each.size_bytes * len(each.does) for each in self.attended)
+        attended = math.fsum(each.size_bytes * each.times for each in self.attended)
         return math.fsum((*self.tensor, *self.tokens, *self.copied, *self.split)) + attended
 
     def again(self, other: Exchanged) -> Exchanged:
@@ -208,24 +208,22 @@ class Work(NamedTuple):
         part = _sizes_of(Model(load), chunk, self.samples, self.tokens, values, batch)
         there, back = part.forward, part.backward
         if chunk.context > 1:
-            there = there._replace(attended=tuple(self._attended(chunk, passes_s[0], values, "all-gather")))
-            again = self._attended(chunk, passes_s[2], values, "all-gather") if self.recompute == "selective" else ()
-            back = back._replace(attended=(*self._attended(chunk, passes_s[1], values, "all-gather", "reduce-scatter"), *again))
+            once, twice, again = (tuple(self._attended(chunk, values, *each)) for each in zip(passes_s, (1, 2, 1), strict=True))
+            there = there._replace(attended=once)
+            back = back._replace(attended=twice + (again if self.recompute == "selective" else ()))
         if chunk.on_host:
             there, back = (each._replace(host_s=self._host_s(chunk, forward=of)) for each, of in ((there, True), (back, False)))
         if self.recompute == "full":  # what is computed again is exchanged again
             back = back.again(there)
         return part._replace(forward_s=forward_s, backward_s=backward_s, again_s=again_s, forward=there, backward=back)
 
-    def _attended(
-        self, chunk: Held, pass_s: Sequence[float], values: Values, *does: Literal["all-gather", "reduce-scatter"]
-    ) -> Iterator[Attended]:
+    def _attended(self, chunk: Held, values: Values, pass_s: Sequence[float], times: int) -> Iterator[Attended]:
         """Keys and values of the layers of a pass; of the last step of a ring's, nothing is sent while a device attends."""
         for layer, layer_s in zip(self.load.layers[chunk.first : chunk.last], pass_s, strict=True):
             if layer.attention is not None and layer_s:
                 size = layer.attention.bytes_per_sample * self.samples * chunk.context * values.activations
                 hidden_s = layer.attention.work * layer_s * (1.0 - 1.0 / chunk.context)
-                yield Attended(size / (chunk.tensor if layer.tensor is not None else 1), hidden_s, does)
+                yield Attended(size / (chunk.tensor if layer.tensor is not None else 1), hidden_s, times)
 
     def _passes_s(self, chunk: Held) -> tuple[list[float], ...]:
         """Seconds of the forward pass, the backward pass and the recomputation of each layer of a chunk on a device."""
