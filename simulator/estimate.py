@@ -34,6 +34,7 @@ from simulator.program.port_names import PortKind
 from simulator.program.program import Floats, Integers, Operation, Program, Routine, Synchronous
 from simulator.scenario import Resolved, Scenario
 from simulator.spec.cluster import Cluster
+from simulator.strategies.hybrid.parts import Part
 from simulator.strategies.hybrid.routine import Pass, StageCosts
 from simulator.strategies.pipelines import feeds_in_turn
 
@@ -273,11 +274,16 @@ class _Stage:
         self.costs = costs
         back, weights = costs.share_of("backward"), costs.share_of("weights")
         self.work: dict[str, list[Floats]] = {
-            "forward": [np.array((part.forward_s, 0.0, costs.exchange_s(part, True))) for part in costs.parts],
-            "backward": [np.array((part.again_s, part.backward_s * back, costs.exchange_s(part, False))) for part in costs.parts],
+            "forward": [np.array((part.forward_s, 0.0, self._exchange_s(part, forward=True))) for part in costs.parts],
+            "backward": [np.array((part.again_s, part.backward_s * back, self._exchange_s(part, forward=False))) for part in costs.parts],
             "weights": [np.array((0.0, part.backward_s * weights, 0.0)) for part in costs.parts],
         }
         self.last_backward = max(place for place, each in enumerate(costs.order) if each.does == "backward")
+
+    def _exchange_s(self, part: Part, *, forward: bool) -> float:
+        """All but rings of keys and values, as it depends on the draw of compute how much of them attention hides."""
+        known = [exchanged._replace(attended=()) for exchanged in (part.forward, part.backward)]
+        return self.costs.exchange_s(part._replace(forward=known[0], backward=known[1]), forward)
 
     @cached_property
     def once(self) -> Floats:

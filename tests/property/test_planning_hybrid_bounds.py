@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 from support.examples import examples
+from support.hybrids import hybrid
 from support.layered import layered
 from support.scenarios import scenario_table
 
@@ -82,7 +83,7 @@ def scenarios(draw: some.DrawFn) -> Scenario:
     if choose(True, False):
         workload["layers"][-1]["tied"] = [0]
     for layer in workload["layers"][1:] if context > 1 else ():
-        layer["attention"] = {"bytes_per_sample": 1e6, "work": 0.3}
+        layer["attention"] = {"bytes_per_sample": choose(1e6, 1e8), "work": choose(0.0, 0.9)}
     if choose(True, False):
         workload["forward"] = {"base": "2 ms", "per_sample": "10 ms", "least": "150 ms"}
     cluster = {
@@ -146,3 +147,13 @@ def test_an_asynchronous_pipeline_has_no_ceiling() -> None:
     table = scenario_table(strategy={"kind": "hybrid", "workers": 2, "pipeline": 2, "schedule": "pipedream"})
     scenario = scenario_from_table({**table, "workload": layered()}, "drawn")
     assert np.isinf(Ceilings().of(Asked.of(scenario))).all()
+
+
+@pytest.mark.slow
+def test_a_ceiling_holds_where_slower_compute_hides_more_of_a_ring() -> None:
+    slow = {"parameters": ["forward.per_sample_s", "backward.per_sample_s"], "draws": [[0.004, 0.008], [0.02, 0.04]]}
+    layer = {"attention": {"bytes_per_sample": 3e6, "work": 0.9}}
+    cluster = {"devices_per_node": 4, "intra_node": {"bandwidth": "300 MB/s", "latency": "0 s"}}
+    scenario = hybrid({"workers": 4, "context": 4}, cluster=cluster, layer=layer, workload={"uncertainty": slow}, replications=4, steps=400)
+    rates = np.array(simulate(scenario).throughput_of_each_replication)
+    assert (rates <= Ceilings().of(Asked.of(scenario)) * (1 + 1e-9)).all()
