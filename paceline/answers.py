@@ -252,7 +252,8 @@ def answer_of_memory(memory: Memory) -> Answer:
     """Whether a model fits into the device that has least left."""
     device, batch = memory.tightest, counted(memory.micro_batch, "sample")
     of = f" of {format_bytes(device.capacity_bytes)}" if device.capacity_bytes is not None else ""
-    needs = f"{batch} at a time need {device.need_in_words}{of}" if memory.not_checked is None else ""
+    takes = "needs" if memory.micro_batch == 1 else "need"
+    needs = f"{batch} at a time {takes} {device.need_in_words}{of}" if memory.not_checked is None else ""
     fits = "Not checked" if memory.not_checked is not None else "Does not fit" if memory.refused is not None else "Fits"
     largest = "" if not memory.largest_batch else f"the largest batch of a replica that fits is {memory.largest_batch:,}"
     unnamed = memory.not_checked is not None and memory.not_checked.endswith("names no device")
@@ -266,6 +267,7 @@ def answer_of_memory(memory: Memory) -> Answer:
     return Answer(
         headline=f"{fits}: {memory.not_checked or needs}.",
         limit="no batch fits" if memory.largest_batch == 0 else largest,
+        confidence=memory.evidence,
         watch_out="; ".join(filter(None, doubts)),
         next=advice,
         met=None if memory.not_checked is not None else memory.refused is None,

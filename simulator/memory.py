@@ -169,6 +169,14 @@ def _needs(scenario: Resolved) -> Iterator[str]:
         yield "memory_need_gathered"
 
 
+def _evidence(scenario: Resolved, devices: Iterable[DeviceMemory]) -> str:
+    """Runs that the widest of the intervals comes from, or that the scenario gives its own."""
+    if all(device.error == (1.0, 1.0) for device in devices):
+        return ""
+    name = list(_needs(scenario))[-1]
+    return "interval set by the scenario" if name in scenario.practice else constants()[name].prior.source.partition(":")[0]
+
+
 def _between(layers: Sequence[Layer], chunk: Held) -> str:
     first, last = layers[chunk.first], layers[(chunk.last or len(layers)) - 1]
     return first.name if first is last else f"{first.name} to {last.name}"
@@ -367,7 +375,7 @@ class _Device:
 
     def _logits(self) -> Part:
         """Logits of micro-batches in flight, and what the cross-entropy of one of them takes besides."""
-        scenario, sizes = self.scenario, []
+        scenario, kept_bytes, sizes = self.scenario, 0.0, []
         head = scenario.training.head or self._usual_head()
         each, wide = HEADS[head], self.load.precision == "float32"
         for chunk in self.chunks:
@@ -375,9 +383,10 @@ class _Device:
                 count = layer.logits_per_sample * self.samples / (chunk.tensor if layer.tensor is not None else 1)
                 if each.tokens is not None and self.load.transformer is not None:
                     count *= min(each.tokens / (self.samples * self.load.transformer.sequence), 1.0)
-                sizes.append(count * (each.kept * max(chunk.in_flight) + each.more * (0 if wide and each.kept else 1)))
+                kept_bytes += count * each.kept * max(chunk.in_flight)
+                sizes.append(count * each.more * (0 if wide and each.kept else 1))
         kept = f"{each.kept:g} bytes each kept, {each.more:g} more" if each.kept else f"{each.more:g} bytes each, of {each.tokens:,} tokens"
-        return Part(name="logits", size_bytes=max(sizes, default=0.0), text=f"{kept} while the cross-entropy runs ({head})")
+        return Part(name="logits", size_bytes=kept_bytes + max(sizes, default=0.0), text=f"{kept} while the cross-entropy runs ({head})")
 
     def _usual_head(self) -> Head:
         """The cross-entropy of the software that most likely runs it."""
@@ -505,13 +514,13 @@ def _slots_of(variable: Variable, optimizer: Optimizer, value_bytes: int) -> flo
 def _split_kept(layer: Layer, kept: float, chunk: Held) -> float:
     """Return what each of the devices that split a layer keeps of its activations (Korthikanti et al., equations 2 to 4).
 
-    Tokens that were sent to experts are whole on each device that splits these.
+    Tokens that were sent to experts are whole on each of the devices that split one.
     """
     if layer.tensor is None or chunk.tensor == 1:
         return kept
     whole = 0.0 if chunk.sequence else min(layer.tensor.kept_whole * float(layer.kept_bytes_per_sample), kept)
     sent = min(layer.experts.kept_bytes_per_sample, kept - whole) if layer.experts is not None else 0.0
-    return whole + sent + (kept - whole - sent) / chunk.tensor
+    return whole + (sent * (chunk.expert_tensor or chunk.tensor) + kept - whole - sent) / chunk.tensor
 
 
 def _size_of(part: Part) -> float:
@@ -588,6 +597,7 @@ class Memory(Short, Spec):
     )
     refused: str | None = Field(description="why it does not fit; null if it fits or was not checked")
     not_checked: str | None = Field(description="what is unknown if it was not checked; null if it was")
+    evidence: str = Field(default="", description="real runs from which the intervals come; empty: there are no intervals")
 
     def _in_short(self) -> Iterator[str]:
         device = self.tightest
@@ -665,6 +675,7 @@ def memory(scenario: Scenario) -> Memory:
         free_bytes=_tightest(devices).free_bytes,
         refused=does_not_fit(resolved),
         not_checked=not_checked(resolved),
+        evidence=_evidence(resolved, devices),
     )
 
 

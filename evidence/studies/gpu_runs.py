@@ -85,7 +85,7 @@ class Run(NamedTuple):
             at = table
             for part in path:
                 at = at.setdefault(part, {})
-            at[name] = value
+            at[name] = [int(number) for number in str(value).split()] if name == "stages" else value
         return scenario_from_table(table, self.case)
 
     @property

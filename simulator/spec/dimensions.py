@@ -126,6 +126,9 @@ class Transformer(Spec):
         default=None, description="share of tokens that the head predicts; left out: 1 for a decoder, 0.15 for an encoder"
     )
     experts: ExpertsOf | None = Field(default=None, description="mixture of experts in place of feed-forward blocks; left out: none")
+    further_tokens: int = Field(
+        default=0, ge=0, le=100, description="further tokens predicted, each by a layer and the head once more (mtp-num-layers)"
+    )
     device: KnownDevice = Field(
         default=DEFAULT_DEVICE, description="device for which times are computed if the cluster names none (models/devices)"
     )
@@ -218,8 +221,14 @@ class Transformer(Spec):
         return self.experts if self.experts is not None and behind >= 0 and (behind + 1) % self.experts.every == 0 else None
 
     def blocks(self, value_bytes: int) -> tuple[Block, ...]:
-        """Embedding, layers and head."""
-        return self._embedding(value_bytes), *(self._layer(number, value_bytes) for number in range(self.layers)), self._head(value_bytes)
+        """Embedding, layers, those that predict further tokens, and head."""
+        layers = (self._layer(number, value_bytes) for number in range(self.layers))
+        return (
+            self._embedding(value_bytes),
+            *layers,
+            *(self._further(value_bytes) for _ in range(self.further_tokens)),
+            self._head(value_bytes),
+        )
 
     def _frozen(self, parameters: Iterable[Parameter]) -> Iterator[Parameter]:
         """Yield variables outside the layers, which have no adapters."""
@@ -301,7 +310,8 @@ class Transformer(Spec):
         if experts is not None:
             routing = Pass((Product(2.0 * s * h * experts.count, s * size * (h + experts.count), h),), 4.0 * used * s * h * size, 4)
             parts.append(_Part(routing, routing + routing, whole=True))
-        parts.append(self._feeding(used * s, f, copies, size, of_experts=experts is not None))
+        kernels = copies if experts is not None and not experts.grouped else 1
+        parts.append(self._feeding(used * s, f, kernels, size, of_experts=experts is not None))
         if experts is not None and experts.shared is not None:
             parts.append(self._feeding(s, experts.shared, 1, size))
         # two norms, and two sums with what came in, behind dropout; a device of a split layer does all of these
@@ -372,6 +382,24 @@ class Transformer(Spec):
             Pass(there, inside * matrices, matrices * copies + 1),
             Pass(back, inside * (2 * matrices - 1), 2 * matrices * copies + 1),
             of_experts=of_experts,
+        )
+
+    def _further(self, size: int) -> Block:
+        """A layer like the last one, of its result and the next token's embedding, and the head once more (DeepSeek-V3, section 2.2)."""
+        s, h = self.sequence, self.hidden
+        layer, head = self._layer(self.layers - 1, size), self._head(size)
+        there, back = _products(s, size, (2 * h, h), float8=self.float8, adapters=self.adapter_rank)
+        has = self._adapted([*self._product("projection", 2 * h, h), *self._norm("hidden_norm"), *self._norm("token_norm")])
+        return layer._replace(
+            name="further",
+            parameters=(*layer.parameters, *has),
+            forward=layer.forward + head.forward + Pass(there, 6.0 * s * h * size, 4),
+            backward=layer.backward + head.backward + Pass(back, 8.0 * s * h * size, 6),
+            kept_bytes=layer.kept_bytes + head.kept_bytes + 4 * s * h * size,
+            kept_selectively_bytes=None if layer.kept_selectively_bytes is None else layer.kept_selectively_bytes + 4 * s * h * size,
+            logits=head.logits,
+            all_reduces=(layer.all_reduces[0] + head.all_reduces[0], layer.all_reduces[1] + head.all_reduces[1]),
+            tied=("embedding/tokens" if self.tied else "head/kernel",),
         )
 
     def _apart(self, s: int, size: int, scores: int, inner: int) -> Iterator[_Part]:

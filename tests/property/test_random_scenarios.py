@@ -33,7 +33,7 @@ TOLD_ONLY = {
     "Cluster": "schema_version name description basis device nodes price server_price calibrated fit provenance overridden protocols"
     " device_memory_limit_bytes fit_hosts offers upgrades",
     "Layer": "name flops_per_sample kept_bytes_per_sample kept_selectively_bytes_per_sample temporary_bytes_per_sample logits_per_sample",
-    "Experts": "kept_bytes_per_sample",
+    "Experts": "kept_bytes_per_sample grouped",
     "TensorSplit": "kept_whole",
     "Variable": "name",
     "NodeClass": "name",
