@@ -357,7 +357,7 @@ class Laid(ModelParallel):
         text = f"data {copies} x pipeline {strategy.pipeline} x tensor {strategy.tensor}"
         text += f" x context {strategy.context}" if strategy.context > 1 else ""
         over = strategy.expert * (strategy.expert_tensor or 1)
-        text += f", with experts on {over} devices" if self.chunks[0].spreads else ""
+        text += f", with experts on {over} devices" if strategy.expert > 1 else ""
         shards = strategy.shard_group or self._copies
         return text + (f" and {strategy.shard} sharded over {shards} copies" if strategy.shard != "none" else "")
 
