@@ -114,6 +114,9 @@ def test_the_link_between_nodes_is_what_the_collectives_say(tmp_path: Path, wait
     low, high = cluster.fit.intervals_90["inter_node.bandwidth_bytes_per_s"]
     # from the median of all to the fastest
     assert high / low == pytest.approx(reach, rel=0.1)
+    # times are known better than either figure
+    assert cluster.uncertainty is not None
+    assert {round(latency_s * rate) for latency_s, rate in cluster.uncertainty.draws} == {round(LATENCY_S * BYTES_PER_S)}
 
 
 def of_group(sample: Sample, ranks: list[int], listed: Any, time_us: float | None = None) -> Sample:
@@ -162,6 +165,16 @@ def test_a_group_that_reduces_in_the_forward_pass_has_no_gradients(tmp_path: Pat
     assert found.steps[0].forward_s == pytest.approx(made(nccl_sample(), tmp_path).steps[0].forward_s, abs=1e-9)
 
 
+def test_what_the_optimizer_reduces_is_no_bucket(tmp_path: Path) -> None:
+    def in_optimizer(event: dict[str, Any]) -> None:
+        if event["name"].startswith("Optimizer.step#"):  # from before the second bucket's call on
+            event["tid"], event["ts"], event["dur"] = 2, event["ts"] - 16, 30.0
+
+    found = made(edited(nccl_sample(), in_optimizer), tmp_path)
+    assert [own.size_bytes for own in buckets_of(found.steps)] == [SIZES[0]]
+    assert [op.phase for op in found.steps[0].ops if op.collective] == ["gradient", "optimizer"]
+
+
 def test_micro_batches_have_a_forward_and_a_backward_pass_each(tmp_path: Path) -> None:
     def again(event: dict[str, Any]) -> None:
         # the second gradient's kernel belongs to a second micro-batch, whose forward pass was 700 to 900
@@ -177,6 +190,8 @@ def test_micro_batches_have_a_forward_and_a_backward_pass_each(tmp_path: Path) -
     # 700 to 900 without the all-reduce's part that nothing hides, which ends before the second forward pass begins
     assert found.forward_s == pytest.approx(plain.forward_s + 200e-6 - HIDDEN_S, abs=1e-9)
     assert found.backward_s == pytest.approx(400e-6, abs=1e-9)
+    # of each variable the gradient is accumulated once in each pass, and complete in the last
+    assert [own.shape for own in made(sample, tmp_path).trace.gradients] == [(1024, 2048)]
 
 
 def without_sizes(event: dict[str, Any]) -> None:
@@ -237,6 +252,8 @@ def test_real_traces_of_ddp_over_gloo(name: str) -> None:
     buckets = buckets_of(found.steps)
     assert [own.size_bytes for own in buckets] == sizes
     assert 0 < buckets[0].ready < buckets[1].ready <= 1
+    # gloo's threads do what autograd's called
+    assert {op.phase for step in found.steps for op in step.ops if op.collective} == {"gradient"}
     shapes = [(1024, 512), (1024,), (512, 1024), (512,), (10, 512), (10,)]
     assert [own.shape for own in sorted(found.trace.gradients, key=lambda own: own.created)] == (shapes if sizes[0] else [])
     assert [own.ready for own in found.trace.gradients] == sorted(own.ready for own in found.trace.gradients)
@@ -284,6 +301,10 @@ def test_the_command_writes_a_workload_and_a_cluster(paceline: Any, tmp_path: Pa
         (b"[1, 2]", "is JSON but not a trace"),
         (b'{"traceEvents": [{"ph": "X", "name": "aten::mm", "ts": 1, "dur": 1}]}', "has no ProfilerStep#N among its 1 events"),
         (b'{"traceEvents": [{"ph": "M", "name": "process_name", "args": {"name": "/device:GPU:0"}}]}', "give the .xplane.pb file"),
+        (
+            b'{"traceEvents": [{"ph": "X", "cat": "gpu_user_annotation", "name": "ProfilerStep#1", "ts": 1, "dur": 1}]}',
+            "has no ProfilerStep#N among its 1 events",
+        ),
         (b'{"traceEvents": [{"ph": "X", "name": "ProfilerStep#1", "ts": 1}]}', "is damaged"),
         (b'{"traceEvents": [{"ph": "X", "name": "ProfilerStep#1", "ts": NaN, "dur": 1}]}', "is damaged"),
         (b'{"traceEvents": [{"ph": "X", "name": "ProfilerStep#1", "ts": 1, "dur": 1}]}', "profiles do not contain the sizes"),
