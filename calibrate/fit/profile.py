@@ -217,7 +217,7 @@ def _flags(by_batch: Mapping[int, Sequence[StepsOfProfile]]) -> dict[str, str]:
     if unsplit:
         shares = "a third of their time is counted as forward, two thirds as backward"
         flags["split"] = (
-            f"no step shows the gradients' operations (compiled by XLA?): {shares}"
+            f"no step shows the gradients' operations (compiled by XLA, or one CUDA graph?): {shares}"
             if unsplit == len(steps)
             else f"{unsplit} of {len(steps)} steps show no operations of gradients; they are split like the others"
         )

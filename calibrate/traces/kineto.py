@@ -349,7 +349,7 @@ class _Reader:
             lacks["rank"] = (
                 "the trace lacks the rank and the number of ranks (distributedInfo): initialise the process group before profiling"
             )
-        if unknown := sum(op.collective is not None and not op.collective.size_bytes for op in moves):
+        if unknown := sum(op.collective is not None and op.collective.name != "barrier" and not op.size_bytes for op in moves):
             why = "sizes are not recorded (record_shapes=True records gloo's; coalesced collectives have none)"
             lacks["sizes"] = f"{unknown} of {counted(len(moves), 'collective')} cannot be used for links: {why}"
         if not gradients:

@@ -56,11 +56,14 @@ class Collective:
 
     @property
     def turns_and_parts(self) -> tuple[int, int] | None:
-        """How often in turn each rank of a ring sends which part of the buffer; None where sizes are not recorded, or it is no ring."""
+        """How often in turn each rank of a ring sends which part of the buffer; None where sizes are not recorded, or it is no ring.
+
+        A receive mostly waits for what its sender computes.
+        """
         if self.size_bytes <= 0 or self.size < 2:
             return None
         each = self.size - 1, self.size
-        turns = {"all_reduce": (2 * each[0], each[1]), "send": (1, 1), "recv": (1, 1), "broadcast": (1, 1)}
+        turns = {"all_reduce": (2 * each[0], each[1]), "broadcast": (1, 1)}
         return turns.get(self.name, each if self.name in ("all_gather", "reduce_scatter", "all_to_all") else None)
 
     @property

@@ -47,7 +47,7 @@ ByWorkers = Annotated[
 Steps = Annotated[
     Mapping[Any, Quantity | Path],
     MustBe("times or files by numbers of workers, such as {1: '60 ms', 8: Path('trace.json')}"),
-    Typed(reads="by workers", metavar="N=TIME"),
+    Typed(reads="by workers", metavar="N=TIME|FILE"),
 ]
 """A time, or a file with recorded steps, for each number of workers."""
 
@@ -84,8 +84,9 @@ def why(
 
         Describes the training: model, cluster and strategy. Its number of workers has no effect.
     step
-        Time of a step on N workers, such as 8=170ms; 1 is one device. Workers are counted as in the scenario; ``16 devices=TIME``
-        counts devices. Without a scenario each worker has one device. Also a file, as for --run: trace.json.gz or 8=trace.json.gz.
+        Time of a step on N workers, such as 8=170ms, or a trace: 8=trace.json.gz; 1 is one device. Workers are counted as in the
+        scenario; ``16 devices=TIME`` counts devices. Without a scenario each worker has one device. A trace may tell N itself, and other
+        files as of --run are read too.
 
         Such as ``{1: "60 ms", 8: "170 ms"}``, or ``{"1 device": "60 ms", "16 devices": "170 ms"}``; ``"1 worker"`` has all its devices
         and servers. With a global batch a single device takes all of it.
