@@ -228,36 +228,30 @@ class Profiled(Short):
 
     def tables(self) -> list[Table]:
         """Return what they tell, for a reader: steps and their parts by batch size, the longest operations, collectives, and buckets."""
-        reports = [vars(report) for report in self.reports]
-        steps, parts = (
-            Table(title, columns, tuple(tuple(report[column.name] or None for column in columns) for report in reports), note=note)
-            for title, columns, note in (("Steps in the profiles", _STEPS, ""), ("Parts of a step", _PARTS, "Means over the steps."))
-        )
-        tables = [
-            Table(
-                title,
-                columns,
-                tuple(
-                    (report.batch, *(getattr(row, column.name) or None for column in columns[1:]))
-                    for report in self.reports
-                    for row in vars(report)[key]
-                ),
-            ).without_empty_columns()
-            for title, columns, key in (
-                ("Collectives", _COLLECTIVES, "collectives"),
-                ("Buckets of gradients, as medians over the steps", _BUCKETS, "buckets"),
-            )
-        ]
-        return [steps, parts, self._operations(), *(table for table in tables if table.rows)]
-
-    def _operations(self) -> Table:
-        rows = [
-            (report.batch, total.name, what, total.calls, total.seconds, total.size_bytes or None)
-            for report in self.reports
+        reports = self.reports
+        steps = [vars(report) for report in reports]
+        operations = [
+            {"batch": report.batch, "operation": total.name, "what": what, **total._asdict()}
+            for report in reports
             for what, totals in (("computes", report.longest), ("communicates", report.communication))
             for total in totals[:_SHOWN]
         ]
-        return Table("Operations, as means over the steps", _OPERATIONS, tuple(rows)).without_empty_columns()
+
+        def each(key: str) -> list[dict[str, Any]]:
+            return [{"batch": report.batch, **row._asdict()} for report in reports for row in vars(report)[key]]
+
+        tables = (
+            ("Steps in the profiles", _STEPS, steps, ""),
+            ("Parts of a step", _PARTS, steps, "Means over the steps."),
+            ("Operations, as means over the steps", _OPERATIONS, operations, ""),
+            ("Collectives", _COLLECTIVES, each("collectives"), ""),
+            ("Buckets of gradients, as medians over the steps", _BUCKETS, each("buckets"), ""),
+        )
+        return [
+            Table(title, columns, tuple(tuple(row[column.name] or None for column in columns) for row in rows), note=note)
+            for title, columns, rows, note in tables
+            if rows or columns is _OPERATIONS
+        ]
 
     def to_frame(self) -> pd.DataFrame:
         """A row for each batch size, times in seconds."""

@@ -310,7 +310,7 @@ def test_the_command_writes_a_workload_and_a_cluster(paceline: Any, tmp_path: Pa
         (b'{"traceEvents": [{"ph": "X", "name": "ProfilerStep#1", "ts": 1, "dur": 1}]}', "profiles do not contain the sizes"),
     ],
 )
-def test_what_is_no_trace_is_told_in_one_line(paceline: Any, tmp_path: Path, content: bytes, says: str) -> None:
+def test_what_is_no_trace_is_refused_in_one_line(paceline: Any, tmp_path: Path, content: bytes, says: str) -> None:
     (tmp_path / "trace.json").write_bytes(content)
     code, _, err = paceline("calibrate", "--name", "x", "--from-profile", "trace.json@8")
     assert code == 2
