@@ -16,7 +16,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field
 
-from simulator.base.spec import PositiveShare, Spec
+from simulator.base.spec import PositiveShare, Spec, Terse
 from simulator.spec.computed import DEFAULT_DEVICE, Block, Parameter, Pass, Product, attention_reach, known_device
 
 Count = Annotated[int, Field(ge=1, le=10**7)]
@@ -30,7 +30,7 @@ _LOGIT_BYTES = 4
 """Sums over many values are float32 in any precision."""
 
 
-class ExpertsOf(Spec):
+class ExpertsOf(Terse, only=("dense_layers", "feed_forward", "shared", "grouped")):
     """Feed-forward blocks as experts, each token being sent to some of them (Fedus et al., "Switch Transformers", JMLR 2022)."""
 
     count: int = Field(ge=2, le=100_000, description="experts per block")
@@ -75,7 +75,7 @@ class _Part(NamedTuple):
     attends: bool = False
 
 
-class Transformer(Spec):
+class Transformer(Terse, only=("head_width", "latent", "query_key_norm", "float8", "adapter_rank", "further_tokens")):
     """Dimensions of a transformer trained on sequences of one length."""
 
     architecture: Literal["decoder", "encoder"] = Field(
