@@ -328,10 +328,11 @@ class _Reader:
         """Gradients in the order in which they are accumulated, of the last backward pass of each step."""
         marked = {window.number: window for window in self._marks.windows}
         ended = [event for event in self._host if event.name == _ACCUMULATE and _shape(event)]
+        starts = [event.start_s for event in ended]
         each: list[list[Gradient]] = []
         for window, ops in steps.items():
             host, ready = marked[window.number], Readiness(ops)
-            own = [event for event in ended if host.start_s <= event.start_s < host.end_s]
+            own = ended[bisect_left(starts, host.start_s) : bisect_left(starts, host.end_s)]
             own = own[-(len(own) // max(ready.passes, 1)) :]
             each.append([_gradient(event, len(own) - place, ready) for place, event in enumerate(own, 1)])
         usual = Counter(tuple(own.shape for own in same) for same in each).most_common(1)[0][0] if each else ()
