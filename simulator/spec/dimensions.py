@@ -291,7 +291,7 @@ class Transformer(Terse, only=("head_width", "latent", "query_key_norm", "float8
         parts = [*self._apart(s, size, scores, used * f)]
         # query, key and value at once, and what comes of them
         into_heads = [(h, query + key + value)]
-        if self.latent is not None:
+        if self.latent is not None or self.adapter_rank is not None:
             into_heads = [(rows, columns) for _, rows, columns in self.projections[:-1]]
         projecting, projecting_back = _products(s, size, *into_heads, (result, h), float8=self.float8, adapters=self.adapter_rank)
         parts.append(_Part(Pass(projecting, 0.0, 3 + len(into_heads)), Pass(projecting_back, 0.0, 6 + 2 * len(into_heads))))

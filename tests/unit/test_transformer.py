@@ -398,3 +398,52 @@ def test_every_constant_is_used_by_some_model():
     assert newer > set(NEWER)
     assert not older & set(NEWER)
     assert ExpertsOf(count=4).used == 2
+
+
+MODERN = {"gated": True, "bias": False, "dropout": False, "positions": 0, "attention": "fused", "sequence": 4096}
+QWEN = {**MODERN, "layers": 28, "hidden": 1024, "heads": 16, "key_value_heads": 8, "head_width": 128, "feed_forward": 3072,
+        "vocabulary": 151936, "query_key_norm": True}  # fmt: skip
+DEEPSEEK = {
+    **MODERN, "layers": 61, "hidden": 7168, "heads": 128, "head_width": 128, "vocabulary": 129280, "tied": False, "feed_forward": 18432,
+    "latent": {"query_rank": 1536, "key_value_rank": 512, "rotary_width": 64, "value_width": 128},
+    "experts": {"count": 256, "used": 8, "feed_forward": 2048, "shared": 2048, "dense_layers": 3},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "published"),
+    [
+        (QWEN, 596_049_920),  # Qwen3-0.6B
+        ({**MODERN, "layers": 48, "hidden": 2048, "heads": 32, "key_value_heads": 4, "head_width": 128, "vocabulary": 151936, "tied": False,
+          "query_key_norm": True, "experts": {"count": 128, "used": 8, "feed_forward": 768}}, 30_532_122_624),  # Qwen3-30B-A3B
+        (DEEPSEEK, 671_026_404_352),  # DeepSeek-V3, without its module that predicts a further token
+    ],
+)  # fmt: skip
+def test_parameters_are_those_of_newer_models(dimensions: dict[str, object], published: int) -> None:
+    assert size_of(Transformer.model_validate(dimensions)) == published
+
+
+def test_parameters_of_a_token_are_those_that_are_activated() -> None:
+    assert Transformer.model_validate(DEEPSEEK).parameters_per_token / 1e9 == pytest.approx(37, abs=0.5), "DeepSeek-V3's report"
+    further = size_of(Transformer.model_validate({**DEEPSEEK, "further_tokens": 1})) - size_of(Transformer.model_validate(DEEPSEEK))
+    assert (further + 2 * 129280 * 7168) / 1e9 == pytest.approx(14, abs=0.6), "with embedding and head, which its files repeat"
+
+
+def test_adapters_are_trained_and_all_else_is_frozen() -> None:
+    """10,092,544 of Qwen3-0.6B by rank 16 at all matrices of its layers, as Hugging Face's PEFT counts."""
+    adapted = workload(transformer={**QWEN, "adapter_rank": 16})
+    assert adapted.parameter_bytes == 4 * 10_092_544
+    assert sum(layer.frozen_bytes for layer in adapted.layers) == 4 * 596_049_920
+    whole = workload(transformer=QWEN)
+    # gradients of weights are left out, and adapters have three products each
+    saved = 2 * 4096 * Transformer.model_validate(QWEN).parameters_per_token - 6 * 4096 * 10_092_544
+    assert whole.counted.flops_per_sample - adapted.counted.flops_per_sample == pytest.approx(saved, rel=1e-9)
+
+
+def test_products_in_8_bits_take_half_as_long_and_keep_half() -> None:
+    short, full = (
+        workload(transformer={**QWEN, "float8": float8, "device": "H100-SXM5-80GB"}, precision="mixed_bfloat16") for float8 in (True, False)
+    )
+    assert 0.5 < short.forward.per_sample_s / full.forward.per_sample_s < 0.9
+    h, q, f, s = 1024, 2048, 3072, 4096
+    assert full.layers[1].kept_bytes_per_sample - short.layers[1].kept_bytes_per_sample == s * (2 * h + f - q), "norms, gate; results twice"
