@@ -205,8 +205,8 @@ class _Reader:
             for event in self._host
             if event.kind.endswith(("_runtime", "_driver")) and "correlation" in event.args
         }
-        self._names = {
-            event.args["External id"]: event.name for event in self._host if event.kind in _OPERATORS and "External id" in event.args
+        self._called = {
+            event.args["External id"]: event for event in self._host if event.kind in _OPERATORS and "External id" in event.args
         }
         spread = data.get("distributedInfo") or {}
         self._rank, self._world = whole_number(spread.get("rank")), whole_number(spread.get("world_size"))
@@ -277,8 +277,12 @@ class _Reader:
         for event in self._kernels:
             call = self._calls.get(event.args.get("correlation", -1))
             phase = self._pass_of(call) if call is not None else "forward"
-            path, kind = self._names.get(event.args.get("External id"), ""), event.name.partition("(")[0].strip()
-            collective = self._collective(event) if "Collective name" in event.args or _NCCL.search(event.name) else None
+            operator = self._called.get(event.args.get("External id"))
+            path, kind = "" if operator is None else operator.name, event.name.partition("(")[0].strip()
+            # older versions leave the fields of a collective with the operator
+            args = event.args if operator is None else {**operator.args, **event.args}
+            moves = "Collective name" in event.args or _NCCL.search(event.name)
+            collective = self._collective(event._replace(args=args)) if moves else None
             role: Role = "communication" if collective is not None else "copy" if event.kind == "gpu_memcpy" else phase
             moved = collective.size_bytes if collective is not None else _check(float(event.args.get("bytes") or 0.0), _MOST_BYTES)
             kind = kind if collective is not None or event.kind != "kernel" else path or kind

@@ -78,6 +78,16 @@ def test_collectives_are_known_with_group_and_bandwidth(tmp_path: Path) -> None:
     assert json.loads(json.dumps(report.to_dict()))["buckets"][0]["ready"] == pytest.approx(1 / 3)
 
 
+def test_fields_of_a_collective_may_be_those_of_the_operator_alone(tmp_path: Path) -> None:
+    sample, fields = nccl_sample(), ("Collective name", "dtype", "In msg nelems", "Out msg nelems", "Group size", "Process Group Name")
+    events = sample.data["traceEvents"]
+    operators = {event["args"]["External id"]: event for event in events if event["name"] == "record_param_comms"}
+    for event in events:
+        if "Collective name" in event["args"]:
+            operators[event["args"]["External id"]]["args"] |= {field: event["args"].pop(field) for field in fields}
+    assert [own.size_bytes for own in buckets_of(made(sample, tmp_path).steps)] == list(SIZES)
+
+
 def test_the_workload_has_variables_in_the_order_in_which_they_are_ready(tmp_path: Path) -> None:
     profiled = Profiled({8: (made(nccl_sample(), tmp_path),)})
     workload = fit_profiles(profiled, None, "net")
