@@ -215,6 +215,12 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
             yield from _rules_of_job(self, self.job)
 
     @property
+    def eager(self) -> bool | None:
+        """Whether a framework launches each kernel; None: unknown, or as a workload was computed already."""
+        cut = self.strategy.cuts_batches and self.strategy.simpler is None
+        return {"eager": True, "graph": False, None: cut or None}[self.training.launch]
+
+    @property
     def sections(self) -> dict[str, Any]:
         """Parts by name, for a similar scenario that is validated again."""
         return {name: getattr(self, name) for name in type(self).model_fields}

@@ -275,6 +275,8 @@ def refit_to_points(
 # -- what a refit found, as tables, sentences and data ------------------------------------------
 
 _MOVED = "Quantities changed by the refit"
+_PASSES = "workload.forward", "workload.backward", "practice."
+"""How paths of what a pass takes begin."""
 _NAMES: dict[Kind, str] = {"seconds": "times", "rate": "bandwidths"}
 
 
@@ -288,7 +290,7 @@ def _beyond(moved: Moved, base: Scenario) -> Iterator[str]:
         fit = format_rate(before * moved.factor)
         if nominal or cluster.basis != "measured":
             limit = f"a port of {format_rate(before)} can carry" + ("" if nominal else ", if that is the rate of a port")
-    elif path.startswith(("workload.forward", "workload.backward")) and load.counted is not None:
+    elif path.startswith(_PASSES) and load.counted is not None:
         device = accelerator_named(cluster.device or load.device)
         peak = None if device is None else device.peak(load.precision)
         flops_per_s = load.counted.flops(base.batch) / (load.compute_s(base.batch) * moved.factor)
@@ -304,7 +306,7 @@ def _beyond(moved: Moved, base: Scenario) -> Iterator[str]:
 def _measure(base: Scenario, path: str) -> tuple[str, float, Kind]:
     """One number that represents a quantity: its meaning, its value in the scenario, and its format."""
     load, batch = base.workload, base.batch
-    if path.startswith(("workload.forward", "workload.backward")):
+    if path.startswith(_PASSES):
         return f"forward and backward pass, batch {batch:,}", load.compute_s(batch), "seconds"
     if path.startswith("workload.server"):
         return "all gradients of a step", math.fsum(load.server(variable.gradient_bytes(batch)) for variable in load.variables), "seconds"
@@ -375,7 +377,9 @@ def _data(outcome: Refit, base: Scenario, settings: Sequence[Setting]) -> dict[s
         candidate, decisive = moved.candidate, outcome.decisive(moved)
         moved_data.append({
             "name": candidate.name, "factor": moved.factor, "interval_90": list(moved.interval),
-            "keys": {path: {"from": base.value_at(path), "to": base.value_at(path) * moved.factor} for path in candidate.paths},
+            "keys": {
+                path: {"from": value, "to": candidate.values(base, moved.factor)[path]} for path, value in candidate.values(base).items()
+            },
             "factors_without_each_setting": outcome.without_each(candidate.name),
             "most_determined_by": None if decisive is None else settings[decisive].name, "at_bound": moved.at_bound,
         })  # fmt: skip

@@ -33,8 +33,11 @@ from simulator.base.errors import CalibrationError
 from simulator.base.spec import short_name
 from simulator.base.text import digits
 from simulator.engine.replication import replicate
+from simulator.resolve.drawing import as_workers
 from simulator.resolve.resolve import resolve
 from simulator.scenario import Scenario
+from simulator.spec.computed import EAGER, LAUNCH_SHARES, NEWER
+from simulator.spec.constants import Known, constants, nominal_values
 from simulator.spec.uncertainty import Uncertainty
 
 BOUND = 20.0
@@ -82,7 +85,7 @@ class Candidate:
     """
 
     name: str
-    section: Literal["workload", "cluster"]
+    section: Literal["workload", "cluster", "practice"]
     targets: tuple[str, ...]
     prior_log_sd: float
     starts: tuple[float, ...] = ()
@@ -92,10 +95,28 @@ class Candidate:
         """Dotted names within the scenario."""
         return tuple(f"{self.section}.{target}" for target in self.targets)
 
+    def values(self, scenario: Scenario, factor: float = 1.0) -> dict[str, float]:
+        """The numbers under these names, scaled; a share of a rate by the inverse."""
+        if self.section != "practice":
+            return {path: scenario.value_at(path) * factor for path in self.paths}
+        known = {**constants(), **scenario.practice}
+        scaled = {name: known[name].value * (1.0 / factor if name.endswith("_share") else factor) for name in self.targets}
+        return dict(zip(self.paths, scaled.values(), strict=True))
+
+    def scaled(self, scenario: Scenario, factor: float) -> Scenario:
+        """The scenario with all of them scaled."""
+        values = self.values(scenario, factor)
+        if self.section != "practice":
+            return scenario.replaced(values)
+        exact = {name: Known(value=value, low=value, high=value) for name, value in zip(self.targets, values.values(), strict=True)}
+        return scenario.replaced({"practice": {**scenario.practice, **exact}})
+
 
 _PASSES = ("forward.base_s", "forward.per_sample_s", "backward.base_s", "backward.per_sample_s")
 # another clock, another thermal state, shared cores: mostly within a third of what was calibrated
 _COMPUTE = Candidate("compute", "workload", _PASSES, 0.25)
+# what 379 runs by Megatron-LM scatter, and versions of software
+_LAUNCHING = Candidate("launching of kernels", "practice", (EAGER,), 0.35)
 # known by its order of magnitude: twice or half at one standard deviation
 _SERVER = Candidate("server time per gradient", "workload", ("server.base_s", "server.per_byte_s"), 0.7)
 
@@ -112,13 +133,22 @@ def _of_link(where: str, link: str) -> list[Candidate]:
 _LINKS = {"intra_node": _of_link("inside a node", "intra_node"), "inter_node": _of_link("between nodes", "inter_node")}
 
 
+def _of_compute(scenario: Scenario) -> list[Candidate]:
+    """Compute by its times; where these are computed, by the constants that decide them, on any device and in any layout."""
+    load = resolve(scenario).workload
+    if load.computed is None or not load.is_computed:
+        return [_COMPUTE]
+    shares = tuple(name for name in load.computed.constants if name.endswith("_share") and name not in (*NEWER, *LAUNCH_SHARES))
+    return [replace(_COMPUTE, section="practice", targets=shares), *([_LAUNCHING] if load.is_eager else [])]
+
+
 def candidates_of(scenario: Scenario) -> tuple[list[Candidate], dict[str, str]]:
     """Quantities that a refit of the scenario may move, and for those that it may not, the reason by name."""
-    wanted = [_COMPUTE, *_LINKS.get(scenario.strategy.link or "", ()), *([_SERVER] if scenario.servers else [])]
+    wanted = [*_of_compute(scenario), *_LINKS.get(scenario.strategy.link or "", ()), *([_SERVER] if scenario.servers else [])]
     candidates: list[Candidate] = []
     left: dict[str, str] = {}
     for each in wanted:
-        targets = tuple(target for target in each.targets if scenario.value_at(f"{each.section}.{target}") > 0)
+        targets = tuple(name for name, value in zip(each.targets, each.values(scenario).values(), strict=True) if value > 0)
         if targets:
             candidates.append(replace(each, targets=targets))
         else:
@@ -129,7 +159,7 @@ def candidates_of(scenario: Scenario) -> tuple[list[Candidate], dict[str, str]]:
 def with_factors(scenario: Scenario, candidates: Sequence[Candidate], factors: Sequence[float]) -> Scenario:
     """The scenario with each candidate's numbers scaled."""
     for candidate, factor in zip(candidates, factors, strict=True):
-        scenario = scenario.replaced({path: scenario.value_at(path) * factor for path in candidate.paths})
+        scenario = candidate.scaled(scenario, factor)
     return scenario
 
 
@@ -142,7 +172,7 @@ class Model:
         # without what the fit of the workload left open and without spread between runs, which the mean of many runs does not have
         certain = {"workload.uncertainty": None, "workload.run_to_run_cv": 0.0, "cluster.uncertainty": None}
         # resolved, since a move to another device leaves something open too
-        self.scenarios = [resolve(scenario).replaced({**certain, "run.replications": replications}) for scenario in scenarios]
+        self.scenarios = [resolve(_sure(scenario)).replaced({**certain, "run.replications": replications}) for scenario in scenarios]
         self._measured = [statistics.fmean(setting.throughput) for setting in settings]
         self._measured_sd = [noise / math.sqrt(len(setting.throughput)) for setting in settings]
         self._sd = [max(sd, _LEAST_SD) for sd in self._measured_sd]
@@ -168,6 +198,14 @@ class Model:
         return [self._known[scenario.hash] for scenario in asked]
 
 
+def _sure(scenario: Scenario) -> Scenario:
+    """With the constants that computed times follow from at their values."""
+    load = resolve(scenario).workload
+    names = load.computed.constants if load.computed is not None and load.is_computed else ()
+    exact = {name: Known(value=value, low=value, high=value) for name, value in nominal_values(scenario.practice).items() if name in names}
+    return scenario.replaced({"practice": {**scenario.practice, **exact}})
+
+
 def _priors(candidates: Sequence[Candidate]) -> Array:
     return np.array([candidate.prior_log_sd for candidate in candidates])
 
@@ -176,7 +214,8 @@ def _rate(unit: Unit, scenario: Scenario) -> Rate:
     resolved = resolve(scenario)
     runs = [replicate(resolved, replication) for replication in range(scenario.run.replications)]
     if unit == "samples/s":
-        rates = [run.accepted_steps * (1.0 - scenario.training.skipped) * scenario.batch / run.window_s for run in runs]
+        samples = (1.0 - scenario.training.skipped) * resolved.batch / as_workers(resolved).layout.ranks_per_replica  # of a step of a rank
+        rates = [run.accepted_steps * samples / run.window_s for run in runs]
     else:
         rates = [run.updates / run.window_s for run in runs]
     mean = statistics.fmean(rates)
@@ -451,6 +490,12 @@ def refitted_table(
             if about:
                 own = _with(own, ["provenance", "refit"], about)
         result[section] = own
+    for moved in fitted.moved:
+        if moved.candidate.section == "practice":
+            found = (moved.candidate.values(base, factor).values() for factor in (moved.factor, *moved.interval))
+            for name, (value, *ends) in zip(moved.candidate.targets, zip(*found, strict=True), strict=True):
+                known = {"value": digits(value), "low": digits(min(ends)), "high": digits(max(ends))}
+                result["practice"] = {**result.get("practice", {}), name: known}
     return result
 
 

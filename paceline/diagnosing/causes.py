@@ -282,6 +282,11 @@ def _without_fixed_time(scenario: Scenario) -> list[Scenario]:
     return [changed(scenario, workload=with_times(load, dict.fromkeys(names, 0.0)))] if fixed else []
 
 
+def _as_a_graph(scenario: Scenario) -> list[Scenario]:
+    eager = scenario.eager and scenario.workload.is_computed
+    return [changed(scenario, training=scenario.training.replaced({"launch": "graph"}))] if eager else []
+
+
 def _devices_of_their_own(scenario: Scenario) -> list[Scenario]:
     cluster, sharing = scenario.cluster, scenario.cluster.replicas_per_device
     own = {"replicas_per_device": 1, "devices_per_node": cluster.devices_per_node * sharing}
@@ -330,6 +335,11 @@ STANDING: tuple[Standing, ...] = (
     Standing(
         "batch", "the batch is small for the device", _without_fixed_time,
         "larger batches, since part of the compute time of a step does not depend on the batch",
+        computes=True,
+    ),
+    Standing(
+        "launching", "the host launches kernels more slowly than the device computes them", _as_a_graph,
+        "CUDA graphs or compiled steps (torch.compile, XLA), larger micro-batches, or splitting tensors over fewer devices",
         computes=True,
     ),
     Standing(

@@ -282,6 +282,8 @@ def moved_to(
     stand_ins: Iterable[Workload] = (),
     speeds: PublishedThroughputs | None = None,
     own: Mapping[str, Known] | None = None,
+    *,
+    eager: bool | None = None,
 ) -> Workload:
     """The workload as it would run on another device.
 
@@ -298,6 +300,8 @@ def moved_to(
         Published rows; left out: those of the catalogue.
     own
         Constants in place of those of ``models/practice.toml``, if times are computed.
+    eager
+        Whether a framework launches each kernel, if times are computed; None: as they were.
 
     Returns
     -------
@@ -314,7 +318,7 @@ def moved_to(
     moved = load.moved
     if load.is_computed and moved is None and not _own_times(load):
         try:
-            return load.computed_for(device, own or {})
+            return load.computed_for(device, own or {}, eager=eager)
         except ValueError as error:
             raise ScenarioError(f"cluster.device: {device!r} {error} (the times of the workload {load.name!r} are computed)") from None
     here = load.device

@@ -252,8 +252,9 @@ def resolve(scenario: Scenario) -> Resolved:
     """
     load, device = scenario.workload, scenario.cluster.device
     own = tuple((name, scenario.practice[name]) for name in CONSTANTS if name in scenario.practice)
-    if (device and (load.device or load.moved is not None)) or (own and load.is_computed):
-        there = _moved(Itself(load), device, own)
+    eager = scenario.eager
+    if (device and (load.device or load.moved is not None)) or ((own or eager is not None) and load.is_computed):
+        there = _moved(Itself(load), device, own, eager)
         scenario = scenario if there is load else scenario.replaced({"workload": there})
     if (simpler := scenario.strategy.simpler) is not None:
         scenario = scenario.replaced({"strategy": simpler})
@@ -297,8 +298,8 @@ def alone_scenario(scenario: Resolved) -> Resolved:
 
 
 @lru_cache(maxsize=256)
-def _moved(this: Itself[Workload], device: str, own: tuple[tuple[str, Known], ...]) -> Workload:
-    return moved_to(this.spec, device, _of_the_same_model(this.spec), own=dict(own))
+def _moved(this: Itself[Workload], device: str, own: tuple[tuple[str, Known], ...], eager: bool | None) -> Workload:
+    return moved_to(this.spec, device, _of_the_same_model(this.spec), own=dict(own), eager=eager)
 
 
 def _of_the_same_model(load: Workload) -> Iterator[Workload]:

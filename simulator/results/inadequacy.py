@@ -28,6 +28,7 @@ from simulator.base.validation_errors import validated
 from simulator.resolve.measured_defaults import is_carried
 from simulator.resolve.published_throughputs import same_device
 from simulator.scenario import Resolved, Scenario
+from simulator.spec.computed import EAGER, known_device
 from simulator.spec.constants import Known, constants
 from simulator.spec.figures import Bottleneck, Breakdown, Coverage, Utilisation
 from simulator.spec.uncertainty import Z_90, AppliedDiscrepancy, Discrepancy, Part, Regime, RegimeText
@@ -59,19 +60,28 @@ class Launching(NamedTuple):
         """Factors by which compute may take longer than simulated: usually, and at the end of a 90% interval."""
         return max(self.launch_s.value / self.simulated_s, 1.0), max(self.launch_s.high / self.simulated_s, 1.0)
 
+    @property
+    def simulated(self) -> bool:
+        """Return whether launching is part of what is simulated, draws of it included."""
+        return self.simulated_s >= self.launch_s.value
+
 
 def launching(scenario: Resolved) -> Launching | None:
-    """Launching of kernels if those of a computed workload may be shorter than ``kernel_start_s``; else None."""
-    load = scenario.workload
-    if not load.is_computed or load.counted is None or not load.counted.kernels:
+    """Launching of kernels if those of a computed workload are shorter, or may be shorter than ``kernel_start_s``; else None."""
+    load, known = scenario.workload, {**constants(), **scenario.practice}
+    if not load.is_computed or load.computed is None or load.counted is None or not load.counted.kernels:
+        return None
+    if scenario.training.launch == "graph":
         return None
     micro_batch = scenario.batch / scenario.training.micro_batches
     held = scenario.strategy.held(scenario)[0][0]
     sharing = scenario.cluster.replicas_per_device  # each of which has a host process of its own
     device_s = math.fsum(each.per_sample_s for each in (load.forward, load.backward)) * micro_batch / (held.tensor * held.context) * sharing
-    start, launch = (scenario.practice.get(name, constants()[name].plain) for name in ("kernel_start_s", "launch_s"))
+    share = known_device(load.computed.device).launch_share
+    launch = known[EAGER].plain.times(known[share].value if share else 1.0)
+    start_s, most_s = (launch.value,) * 2 if load.is_eager else (known["kernel_start_s"].value, known["kernel_start_s"].high)
     kernel_s = device_s / load.counted.kernels
-    return Launching(load.counted.kernels, kernel_s, max(kernel_s, start.value), launch) if 0.0 < kernel_s < start.high else None
+    return Launching(load.counted.kernels, kernel_s, max(kernel_s, start_s), launch) if 0.0 < kernel_s < most_s else None
 
 
 def limit_of_host(scenario: Resolved, parts: Breakdown, limit: Bottleneck) -> Bottleneck:
@@ -352,7 +362,7 @@ def applied_discrepancy(
     if bias is not None and bias.strategy:  # which software of other kinds does not have
         end = math.log(bias.one_in_ten)
         parts_of.append(Part(name=f"collectives of {bias.strategy}", slower=end / Z_90, faster=0.0, ends=(end, 0.0)))
-    if launched is not None:  # the host may take longer to launch kernels than the device to compute them, and not less
+    if launched is not None and not launched.simulated:  # the host may take longer to launch kernels, and not less
         most = longer(math.log(launched.slower[1]), 0.0)
         parts_of.append(Part(name="launching of kernels", slower=most / Z_90, faster=0.0, ends=(most, 0.0)))
     compute, communication = (

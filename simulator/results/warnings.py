@@ -218,12 +218,12 @@ def _on_the_device(scenario: Resolved) -> Iterator[Warned]:
         yield Warned.of("other-device", device, text)
     if (launched := launching(scenario)) is not None:
         usual, most = launched.slower
-        yield Warned.of(
-            "host-bound", launched.kernel_s, f"launching kernels is not simulated: steps may take {format_number(usual, 2)} to "
-                                             f"{format_number(most, 2)} times as long; kernels run for only "
-                                             f"{format_seconds(launched.kernel_s)} each, and a CUDA graph avoids launching each",
-            within=(launched.launch_s.low, launched.launch_s.high),
-        )  # fmt: skip
+        low, high = launched.launch_s.low, launched.launch_s.high
+        longer = f"launching kernels is not simulated: steps may take {format_number(usual, 2)} to {format_number(most, 2)} times as long"
+        if launched.simulated:
+            longer = f"the host needs {format_seconds(low)} to {format_seconds(high)} to launch each kernel"
+        runs = f"kernels run for only {format_seconds(launched.kernel_s)} each, and a CUDA graph avoids launching each"
+        yield Warned.of("host-bound", launched.kernel_s, f"{longer}; {runs}", within=(low, high))
 
 
 def _on_the_mfu(scenario: Resolved, tokens: Tokens | None) -> Iterator[Warned]:

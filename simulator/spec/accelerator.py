@@ -65,6 +65,9 @@ class Accelerator(Spec):
     name: str = Field(min_length=1, max_length=200, description="name that clusters and workloads give under `device`")
     aliases: tuple[Text, ...] = Field(default=(), max_length=100, description="other spellings, such as those reported by drivers")
     description: str = Field(default="", description="for readers")
+    host: Literal["", "Grace"] = Field(
+        default="", description="processor on the device's module, which launches its kernels; left out: the server's"
+    )
     generation: str = Field(min_length=1, max_length=100, description="the vendor's name of the architecture, such as Volta")
     year: int = Field(ge=1990, le=2100, description="year of the first datasheet")
     memory_bytes: Annotated[Bytes, MEMORY] | None = Field(default=None, gt=0, description="memory of the device; left out: the host's own")
@@ -99,6 +102,11 @@ class Accelerator(Spec):
         few trainings (``newer_matrix_share`` and ``newer_attention_share`` of models/practice.toml). Processors are not meant.
         """
         return self.cores is None and self.generation not in _KNOWN_GENERATIONS
+
+    @property
+    def launch_share(self) -> str:
+        """Constant of what a host next to the device needs of ``launch_s``; empty: all of it."""
+        return "grace_launch_share" if self.host else "newer_launch_share" if self.newer else ""
 
     def peak(self, precision: str) -> float | None:
         """Peak operations per second for training in this precision; None if the datasheet gives none.

@@ -34,12 +34,16 @@ from simulator.spec.layers import Attention, Experts, Layer, TensorSplit
 DEFAULT_DEVICE = "A100-SXM4-80GB"
 NEWER = "newer_matrix_share", "newer_attention_share"
 """Factor on these shares for a device of a newer generation (:attr:`~simulator.spec.accelerator.Accelerator.newer`)."""
+EAGER = "launch_s"
+"""Seconds of the host for each kernel where a framework launches one after the other, in place of ``kernel_start_s``."""
+LAUNCH_SHARES = "newer_launch_share", "grace_launch_share"
+"""Factor on it for hosts other than those next to known generations (:attr:`~simulator.spec.accelerator.Accelerator.launch_share`)."""
 CONSTANTS = (
     "matrix_share", "decoder_matrix_share", "elementwise_share", "fused_elementwise_share", "normalisation_share",
-    "fused_attention_share", "kernel_start_s", *NEWER,
+    "fused_attention_share", "flash_attention_2_share", "flash_attention_3_share", "kernel_start_s", *NEWER, EAGER, *LAUNCH_SHARES,
 )  # fmt: skip
 """Constants of ``models/practice.toml`` used to compute times; each model has its own (:attr:`Dimensions.constants`)."""
-_DRAWS = 60
+_DRAWS, _TURN = 60, math.sqrt(2.0)
 _FILLING = 32.0
 """Steps along the inner dimension that filling a tile's pipeline and writing its result cost a product.
 
@@ -55,6 +59,11 @@ _MASKED, _BACK = 0.92, 0.87
 All of these are of FlashAttention-2 on an H100 (Shah et al., "FlashAttention-3", arXiv:2407.08608, figures 5 and 6): sequences of 512 to
 16,384, heads of 64 and 128, forward with and without mask, backward; within 13% of each of the 30 figures but the shortest backward one.
 """
+
+
+_FLASH_2_PEAK = 560e12
+"""Peak of a newer device as FlashAttention-2 gets of it, whose instructions are those of Ampere: with its share the 370 TFLOP/s that it
+reaches on an H100 (the same figures); prime-rl's longest sequences say as much of a B200 (evidence.studies.gpu_runs)."""
 
 
 class Parameter(NamedTuple):
@@ -253,7 +262,9 @@ def known_device(name: str) -> Accelerator:
     return device
 
 
-def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[str, Known] | None = None) -> dict[str, Any]:
+def step_of(
+    dimensions: Dimensions, precision: str, device: str, own: Mapping[str, Known] | None = None, *, eager: bool = False
+) -> dict[str, Any]:
     """Compute a workload from its dimensions on a device, by the workload's keys.
 
     Parameters
@@ -266,6 +277,8 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
         A name of ``models/devices``.
     own
         Constants in place of those of ``models/practice.toml``.
+    eager
+        Whether a framework launches each kernel from its own code.
 
     Returns
     -------
@@ -283,19 +296,23 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
     if peak is None:
         raise ValueError(f"needs a peak rate for {precision} in models/devices to compute times")
     known = {**constants(), **(own or {})}
-    used = {name: known[name].plain for name in dict.fromkeys((*dimensions.constants, *(NEWER if on.newer else ())))}
+    products, moving, fused, start = dimensions.constants
+    needed = products, moving, fused, EAGER if eager else start
+    newer = (*(NEWER if on.newer else ()), *((on.launch_share,) if eager and on.launch_share else ()))
+    used = {name: known[name].plain for name in dict.fromkeys((*needed, *newer))}
     bandwidth = on.memory_bandwidth_bytes_per_s
     blocks = dimensions.blocks(value_bytes_of(precision))
     each_bytes = parameter_bytes_of(precision)
     variable_bytes = each_bytes * sum(each.size for block in blocks for each in block.trained)
     passes = {"forward": [block.forward for block in blocks], "backward": [block.backward for block in blocks]}
     float8 = on.peak_flops_per_s.float8  # a device without computes in 16 bits
-    asked = [_asked(works, peak, bandwidth, float8) for works in passes.values()]
+    fused_peak = min(peak, _FLASH_2_PEAK) if on.newer and fused == "flash_attention_2_share" else peak
+    asked = [_asked(works, peak, bandwidth, float8, fused_peak) for works in passes.values()]
     names = [*(f"{which}.{part}" for which in passes for part in ("per_sample_s", "least_s")), "apply_s"]
 
     def times(values: Mapping[str, float]) -> tuple[float, ...]:
         """Seconds by these names, with the constants of those values."""
-        reached = _reached(dimensions.constants, values)
+        reached = _reached(needed, values)
         of_passes = (seconds for work in asked for seconds in (reached.per_sample_s(work), work.kernels * reached.start_s))
         # Adam reads gradient, both moments and variable, and writes the last three
         return *of_passes, 7 * variable_bytes / (bandwidth * reached.moving_share)
@@ -304,10 +321,14 @@ def step_of(dimensions: Dimensions, precision: str, device: str, own: Mapping[st
     nominal = dict(zip(names, times(values), strict=True))
     draws = [times(dict(zip(used, row, strict=True))) for row in _joint_draws(used)]
     draws.sort(key=lambda draw: draw[0] + draw[2])  # by time: replications take draws that are spread evenly over this order
-    reached = _reached(dimensions.constants, values)
+    if eager:  # and those that follow each other over launching
+        least = sorted((there, back) for _, there, _, back, _ in draws)
+        turns = np.argsort(np.argsort([number * _TURN % 1.0 for number in range(_DRAWS)]))
+        draws = [(draw[0], least[turn][0], draw[2], least[turn][1], draw[4]) for draw, turn in zip(draws, turns, strict=True)]
+    reached = _reached(needed, values)
 
     def seconds_of(work: Pass) -> float:
-        return reached.per_sample_s(_asked([work], peak, bandwidth, float8))
+        return reached.per_sample_s(_asked([work], peak, bandwidth, float8, fused_peak))
 
     return {
         "variables": _variables(blocks, seconds_of, each_bytes),
@@ -334,10 +355,10 @@ class _Asked(NamedTuple):
     kernels: float
 
 
-def _asked(passes: Iterable[Pass], peak: float, bandwidth: float, float8: float | None) -> _Asked:
+def _asked(passes: Iterable[Pass], peak: float, bandwidth: float, float8: float | None, fused: float) -> _Asked:
     asked = [(work.roofline_s(peak, bandwidth, float8), work.moved_bytes, work.fused_flops_at_best, work.kernels) for work in passes]
     products_s, moved_bytes, fused_flops, kernels = (math.fsum(column) for column in zip(*asked, strict=True))
-    return _Asked(products_s, moved_bytes / bandwidth, fused_flops / peak, kernels)
+    return _Asked(products_s, moved_bytes / bandwidth, fused_flops / fused, kernels)
 
 
 class _Reached(NamedTuple):
@@ -354,11 +375,14 @@ class _Reached(NamedTuple):
 
 
 def _reached(names: tuple[str, str, str, str], values: Mapping[str, float]) -> _Reached:
-    """Shares by the names of their constants; on a newer device less of those of products."""
+    """Shares by the names of their constants; on a newer device less of those of products, and a faster host."""
     products, moving, fused, start_s = (values[name] for name in names)
+    start_s *= math.prod(values.get(name, 1.0) for name in LAUNCH_SHARES)
     newer, newer_fused = (values.get(name, 1.0) for name in NEWER)
     if names[2] == names[0]:  # no kernels of their own
         newer_fused = newer
+    elif names[2].startswith("flash_"):  # of a known version
+        newer_fused = 1.0
     return _Reached(products * newer, moving, fused * newer_fused, start_s)
 
 
@@ -417,6 +441,7 @@ def _layers(blocks: Sequence[Block], seconds_of: Callable[[Pass], float], value_
                 count=count,
                 used=used,
                 work=seconds_of(block.by_experts) / forward_s,
+                launched=block.by_experts.kernels / block.forward.kernels,
                 bytes_per_sample=size,
                 kept_bytes_per_sample=kept,
                 grouped=grouped,
@@ -427,6 +452,7 @@ def _layers(blocks: Sequence[Block], seconds_of: Callable[[Pass], float], value_
             name=block.name,
             forward=forward_s,
             backward=seconds_of(block.backward),
+            kernels=block.forward.kernels + block.backward.kernels,
             variables=tuple(places),
             frozen_bytes=value_bytes * frozen[0],
             output_bytes_per_sample=block.output_bytes,

@@ -75,7 +75,7 @@ class _Part(NamedTuple):
     attends: bool = False
 
 
-class Transformer(Terse, only=("head_width", "latent", "query_key_norm", "float8", "adapter_rank", "further_tokens")):
+class Transformer(Terse, only=("head_width", "latent", "query_key_norm", "flash_attention", "float8", "adapter_rank", "further_tokens")):
     """Dimensions of a transformer trained on sequences of one length."""
 
     architecture: Literal["decoder", "encoder"] = Field(
@@ -107,6 +107,9 @@ class Transformer(Terse, only=("head_width", "latent", "query_key_norm", "float8
         default="standard",
         description="standard: sequence x sequence scores are stored in memory; fused: they are never stored but recomputed in the "
         "backward pass (FlashAttention)",
+    )
+    flash_attention: Literal[2, 3] | None = Field(
+        default=None, description="version of FlashAttention, with attention = fused; left out: unknown, between the first and the second"
     )
     kernels: Literal["fused", "separate"] = Field(
         default="fused",
@@ -149,7 +152,8 @@ class Transformer(Terse, only=("head_width", "latent", "query_key_norm", "float8
     def constants(self) -> tuple[str, str, str, str]:
         """Constants that decide its times: shares of the peak, of the bandwidth, of the peak in fused attention, a kernel's start."""
         products = "decoder_matrix_share" if self.architecture == "decoder" else "matrix_share"
-        fused = "fused_attention_share" if self.attention == "fused" else products
+        version = "fused_attention_share" if self.flash_attention is None else f"flash_attention_{self.flash_attention}_share"
+        fused = version if self.attention == "fused" else products
         moving = "fused_elementwise_share" if self.kernels == "fused" else "elementwise_share"
         return products, moving, fused, "kernel_start_s"
 
@@ -307,6 +311,9 @@ class Transformer(Terse, only=("head_width", "latent", "query_key_norm", "float8
             )
             attending = Pass(products, scores * (2 * size + dropped), 3 + drops)
             parts.append(_Part(attending, Pass(products * 2, scores * (3 * size + dropped), 5 + drops), again=True, attends=True))
+        # casts of what goes into products; norms of compressed values, and parts of heads with and without positions, put together
+        small = 2 * (len(into_heads) + 1 + matrices) * self.float8 + 10 * (self.latent is not None)
+        parts.append(_Part(Pass((), 0.0, small), Pass((), 0.0, 2 * small)))
         if experts is not None:
             routing = Pass((Product(2.0 * s * h * experts.count, s * size * (h + experts.count), h),), 4.0 * used * s * h * size, 4)
             parts.append(_Part(routing, routing + routing, whole=True))

@@ -54,6 +54,7 @@ class Experts(Spec):
     count: int = Field(ge=2, le=100_000, description="experts of the layer")
     used: int = Field(default=2, ge=1, le=1000, description="experts that process each token")
     work: Share = Field(default=1.0, description="share of the layer's work done by experts")
+    launched: Share = Field(default=0.0, description="share of the layer's kernels that are those of all experts")
     bytes_per_sample: PerSample = Field(description="bytes of all tokens of a sample, each sent to one expert")
     kept_bytes_per_sample: PerSample = Field(
         default=0.0, description="part of the layer's kept_bytes_per_sample that is tokens as sent to experts"
@@ -74,6 +75,9 @@ class Layer(Terse):
     )
     backward: Annotated[Moderate, Field(ge=0)] | None = Field(
         default=None, description="work of the backward pass in the same unit; left out: twice the forward work"
+    )
+    kernels: PerSample = Field(
+        default=0.0, description="kernels that the host launches in both passes, whatever the batch; left out: in proportion to work"
     )
     variables: tuple[int, ...] = Field(default=(), max_length=100_000, description="variables of the layer, by creation_index")
     frozen_bytes: PerSample = Field(default=0.0, description="bytes of its variables that are not trained, as of trained ones (LoRA)")

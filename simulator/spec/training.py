@@ -79,6 +79,12 @@ class Training(Terse):
         description="activations recomputed in the backward pass instead of kept; full: all but the input of each layer; selective: "
         "those that layers mark as cheap",
     )
+    launch: Literal["eager", "graph"] | None = Field(
+        default=None,
+        description="who launches kernels, for times computed from dimensions; eager: a framework, one after the other (PyTorch, "
+        "Megatron-LM); graph: a compiled program or a captured graph (XLA, CUDA graphs); left out: eager with strategy.kind = hybrid, else "
+        "graph, with intervals that include eager",
+    )
     optimizer: Optimizer | None = Field(
         default=None,
         description="optimizer, whose slots devices or parameter servers keep in memory (docs/large-models.md); left out: adam if memory "

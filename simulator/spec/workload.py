@@ -35,7 +35,7 @@ from simulator.base.spec import (
 )
 from simulator.base.text import Short, counted, format_bytes, format_seconds
 from simulator.base.validation_errors import is_valid
-from simulator.spec.computed import Computed, known_device, step_of
+from simulator.spec.computed import EAGER, Computed, known_device, step_of
 from simulator.spec.constants import Known
 from simulator.spec.dimensions import Residual, Transformer
 from simulator.spec.distributions import Constant, Distribution, Empirical
@@ -482,6 +482,11 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
         return self.computed is not None and self.computed.timed
 
     @property
+    def is_eager(self) -> bool:
+        """Return whether its times are computed for a framework that launches each kernel."""
+        return self.computed is not None and EAGER in self.computed.constants
+
+    @property
     def is_in_proportion(self) -> bool:
         """Return whether its passes are taken to be in proportion to the batch; a step with servers holds more than passes."""
         fitted = self.uncertainty is not None and any(name.endswith(".base_s") for name in self.uncertainty.parameters)
@@ -516,7 +521,7 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
             return self.computed.device
         return self.calibrated.device if self.calibrated is not None else ""
 
-    def computed_for(self, device: str, own: Mapping[str, Known]) -> Workload:
+    def computed_for(self, device: str, own: Mapping[str, Known], *, eager: bool | None = None) -> Workload:
         """Return the workload for another device, or with other constants; itself where neither is other, or its times are not computed.
 
         Parameters
@@ -525,6 +530,8 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
             A name of ``models/devices``; empty: the one it is for.
         own
             Constants by name, in place of those of ``models/practice.toml``.
+        eager
+            Whether a framework launches each kernel; None: as it is.
 
         Raises
         ------
@@ -536,9 +543,10 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
         if was is None or dimensions is None or not was.timed:
             return self
         others = {name: known for name, known in own.items() if name in was.constants and known != was.constants[name]}
-        if not others and (not device or known_device(device).name == was.device):
+        launched = self.is_eager if eager is None else eager
+        if not others and launched == self.is_eager and (not device or known_device(device).name == was.device):
             return self
-        expanded = _expanded(dimensions, self.precision, device or was.device, tuple(own.items()))
+        expanded = _expanded(dimensions, self.precision, device or was.device, tuple(own.items()), launched)
         given = {name: getattr(self, name) for name in type(self).model_fields if name not in was.keys and name != "computed"}
         return Workload.model_validate(_filled(given, {name: expanded[name] for name in (*was.keys, "computed")}))
 
@@ -616,9 +624,11 @@ class Workload(Short, Terse, only=_WRITTEN_IF_SET):
 
 
 @lru_cache(maxsize=64)
-def _expanded(dimensions: Transformer | Residual, precision: str, device: str, own: tuple[tuple[str, Known], ...]) -> dict[str, Any]:
+def _expanded(
+    dimensions: Transformer | Residual, precision: str, device: str, own: tuple[tuple[str, Known], ...], eager: bool = False
+) -> dict[str, Any]:
     """Compute and validate what follows from dimensions: :func:`~simulator.spec.computed.step_of` with its errors."""
-    step = step_of(dimensions, precision, device, dict(own))
+    step = step_of(dimensions, precision, device, dict(own), eager=eager)
     tables: dict[str, type[Spec]] = {"counted": Counted, "forward": Affine, "backward": Affine, "uncertainty": Uncertainty}
     validated = {name: table.model_validate(step[name]) for name, table in tables.items()}
     return {**step, **validated, "variables": tuple(map(Variable.model_validate, step["variables"]))}

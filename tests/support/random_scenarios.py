@@ -443,8 +443,12 @@ def _layers(pick: Pick, rules: _Rules, load: Table) -> list[Table]:
                 "bytes_per_sample": rules.size_bytes() / 4,
                 "variables": [number],
                 "frozen_bytes": pick((0.0, rules.size_bytes() / 4)),
+                "launched": pick((0.0, 0.5)),
             }
         layers.append(layer)
+    if pick((False, True)):
+        for layer in layers:
+            layer["kernels"] = pick((10.0, 3.0))
     return layers
 
 
@@ -480,6 +484,7 @@ def _hybrid(pick: Pick, rules: _Rules, load: Table, cluster: Table, run: Table) 
     if pick((False, False, True)):
         load["forward"]["least_s"] = rules.time_s(1, 4)
     training: Table = {"micro_batches": pick((4, 2, 1)), "recompute": pick(("none", "none", "full", "selective"))}
+    training |= pick(({}, {"launch": "eager"}, {"launch": "graph"}))
     if strategy["schedule"] == "interleaved":
         if pipeline > 1 and 2 * pipeline <= len(load["layers"]):
             strategy["chunks"] = 2

@@ -413,3 +413,11 @@ def test_shares_are_those_of_every_cause() -> None:
 def test_columns_that_are_there_and_not_filled_are_not_measured() -> None:
     seen = Seen(workers=2, step_s=0.1, compute_s=(0.0, 0.1), cpu_s=(0.0, 0.0), input_s=(0.0, 0.0))
     assert (seen.compute_s, seen.cpu_s, seen.input_s) == ((), (), (0.0, 0.0))
+
+
+def test_a_host_that_launches_short_kernels_is_named_with_what_a_graph_would_bring() -> None:
+    (launching,) = (standing for standing in STANDING if standing.key == "launching")
+    told = load_scenario("pipeline", {"run.steps": 2, "run.warmup_steps": 1})
+    (graph,) = launching.gone(told)
+    assert step_of(simulate(graph)) < 0.5 * step_of(simulate(told))
+    assert launching.gone(load_scenario("ring")) == launching.gone(graph) == []

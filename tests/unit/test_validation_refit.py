@@ -188,3 +188,39 @@ def test_paths_stay_right_in_another_folder(tmp_path, monkeypatch):
     (elsewhere / "new.toml").write_text(tomlkit.dumps(new))
     monkeypatch.chdir(elsewhere)
     assert load_scenario("new.toml", [("strategy.workers", 3)]).workload.compute_s(10) > base.workload.compute_s(10)
+
+
+CUT = {
+    "workload": {
+        "name": "small", "precision": "mixed_bfloat16", "batch_per_replica": 4,
+        "transformer": {"layers": 4, "hidden": 512, "heads": 8, "sequence": 512, "vocabulary": 8192},
+    },
+    "cluster": {"use": "dgx-a100-80gb"},
+    "strategy": {"kind": "hybrid", "workers": 8, "pipeline": 2, "tensor": 2, "stages": "even"},
+    "training": {"micro_batches": 4},
+    "run": {"steps": 4, "warmup_steps": 1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sequence", "changes", "moved"),
+    [
+        (512, {"practice.launch_s": 2.5e-4}, "launching of kernels"),
+        (8192, {"practice.decoder_matrix_share": 0.5, "practice.fused_elementwise_share": 0.4}, "compute"),
+    ],
+)
+def test_one_run_of_a_computed_model_moves_its_constants_which_go_with_it_to_other_layouts_and_devices(sequence, changes, moved):
+    table = apply_settings(
+        CUT, [("workload.transformer.sequence", sequence), ("workload.transformer.hidden", 512 * (sequence // 512) ** 0.5)]
+    )
+    exact = [(key, value) for key, value in changes.items()]
+    settings = measured(table, dict(exact), (8,))
+    found = refit(settings, at(table, settings))
+    assert set(found.fitted.factors) == {moved}
+    refitted = refitted_table(table, base_scenario(table, settings, source="s.toml", beside=None), found.fitted)
+    for other in (("strategy.tensor", 1), ("training.micro_batches", 2), ("cluster.use", "dgx-h100")):
+        true, told = (
+            simulate(scenario_from_table(apply_settings(each, [other, *own]), "s.toml")).step_time_s.mean
+            for each, own in ((table, exact), (refitted, []))
+        )
+        assert told == pytest.approx(true, rel=0.05)

@@ -158,7 +158,13 @@ class Laid(ModelParallel):
     @cached_property
     def parts(self) -> list[Part]:
         """Of the whole model, in order."""
-        return [self._work.part(chunk, self._values, self._setup.batch) for chunk in self.chunks]
+        strategy, last = self._strategy, len(self.chunks) - 1
+        turns = self._setup.training.micro_batches * strategy.chunks + strategy.pipeline - 1
+        parts = [self._work.part(chunk, self._values, self._setup.batch) for chunk in self.chunks]
+        return [
+            self._work.launching(part, chunk, (place > 0) + (place < last), turns)
+            for place, (part, chunk) in enumerate(zip(parts, self.chunks, strict=True))
+        ]
 
     def _each_layer(self, work: Work) -> list[Part]:
         """Each layer of the model separately."""

@@ -18,6 +18,13 @@ from simulator.strategies.holding import Held, Model, Owned, Values, layers_of
 
 Cut = Literal["balanced", "even"]
 
+_MESSAGE, _COLLECTIVE, _STEP = 7.0, 2.5, 300.0
+"""Kernels that a framework's host could launch in the same time: for a message that others wait for (to another stage, around a ring,
+to experts), for a collective of split tensors, and for each step (optimizer, norms, logging). Fitted with the host's time per kernel to 346
+runs by Megatron-LM; those of other shapes are predicted within 9% in the median (evidence.studies.gpu_runs)."""
+_OF_RING, _OF_EXPERTS = 3, 4
+"""Messages of a layer in both passes: of keys and values, their gradients too, for each device more; tokens to experts and back."""
+
 
 class Attended(NamedTuple):
     """Keys and values of a layer that devices with parts of a sequence pass around a ring, while each attends to those that it has.
@@ -231,8 +238,9 @@ class Work(NamedTuple):
         if not layers:  # only its batch can be cut
             once_s = self.load.forward(self.samples)
             return [once_s], [self.load.backward(self.samples)], [once_s if self.recompute == "full" else 0.0]
+        launched = self._launched(chunk)
         forward_s, backward_s = (
-            [self._pass_s(cost, layer, work / whole if whole else 0.0, chunk) for layer, work in works]
+            [self._pass_s(cost, layer, work / whole if whole else 0.0, n, chunk) for n, (layer, work) in zip(launched, works, strict=True)]
             for cost, whole, works in (self._works(chunk, forward=of) for of in (True, False))
         )
         again = {"none": 0.0, "full": 1.0}
@@ -246,7 +254,39 @@ class Work(NamedTuple):
         of_chunk = list(zip(self.load.layers[some], works[some], strict=True))
         return self.load.forward if forward else self.load.backward, math.fsum(works), of_chunk
 
-    def _pass_s(self, cost: Affine, layer: Layer, share: float, chunk: Held) -> float:
+    def _launched(self, chunk: Held) -> list[float | None]:
+        """Of the kernels of the model, those that a device launches of each layer of a chunk; None where they were not counted."""
+        kernels, launched = math.fsum(layer.kernels for layer in self.load.layers), list[float | None]()
+        for layer in self.load.layers[chunk.first : chunk.last]:
+            own = layer.kernels
+            if layer.experts is not None and chunk.expert > 1:
+                own += _MESSAGE * _OF_EXPERTS - layer.kernels * layer.experts.launched * (1.0 - 1.0 / chunk.expert)
+            if layer.attention is not None:
+                own += _MESSAGE * _OF_RING * (chunk.context - 1)
+            if layer.tensor is not None and chunk.tensor > 1:
+                own += _COLLECTIVE * len((*layer.tensor.forward_bytes_per_sample, *layer.tensor.backward_bytes_per_sample))
+            launched.append(own / kernels if kernels else None)
+        return launched
+
+    def launching(self, part: Part, chunk: Held, ends: int, turns: float) -> Part:
+        """A part whose passes take at least what the host takes.
+
+        Parameters
+        ----------
+        ends
+            Stages that the part hands on to.
+        turns
+            Passes of each kind that follow each other in a step, over which the host's work for the step is spread.
+        """
+        passes, kernels = (self.load.forward, self.load.backward), math.fsum(layer.kernels for layer in self.load.layers)
+        if not kernels:
+            return part
+        launched = math.fsum(share or 0.0 for share in self._launched(chunk))
+        more_s = (ends * _MESSAGE + _STEP / (2.0 * turns)) * math.fsum(each.least_s for each in passes) / kernels
+        there, back = (each.least_s * launched + more_s for each in passes)
+        return part._replace(forward_s=max(part.forward_s, there), backward_s=max(part.backward_s, back))
+
+    def _pass_s(self, cost: Affine, layer: Layer, share: float, launched: float | None, chunk: Held) -> float:
         """Seconds of one layer's pass on a device: of its work, or of the host that starts it, whichever takes longer."""
         if layer.name in chunk.on_host:
             return 0.0
@@ -255,7 +295,8 @@ class Work(NamedTuple):
         if chunk.tensor > 1 and layer.tensor is not None:
             divided = 1.0 if chunk.sequence else layer.tensor.divided  # norms and dropout too, along the sequence
             work *= divided / chunk.tensor + 1.0 - divided
-        return float(max(share * cost.least_s, share * (cost.base_s + cost.per_sample_s * self.samples) * work))
+        least_s = cost.least_s * (share if launched is None else launched)
+        return float(max(least_s, share * (cost.base_s + cost.per_sample_s * self.samples) * work))
 
     def _host_s(self, chunk: Held, *, forward: bool) -> float:
         """Seconds in which the host computes those layers of a chunk that are on it."""
