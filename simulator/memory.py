@@ -202,7 +202,7 @@ def _reserve(device: Accelerator) -> Part:
     (ZeRO, section 3.2, has seen up to 30% of memory lost to it).
     """
     size_bytes = _RESERVES.get(device.generation, _NEWER) * _MIB
-    return Part(name="reserve", size_bytes=size_bytes, text=f"reserved by TensorFlow for CUDA and its libraries on {device.generation}")
+    return Part(name="reserve", size_bytes=size_bytes, text=f"for CUDA and its libraries on {device.generation}, as TensorFlow keeps back")
 
 
 class _Device:

@@ -388,7 +388,10 @@ def cut(load: Workload, stages: int, how: Cut | Sequence[int], times: Sequence[f
     """
     layers = load.layers
     if stages > len(layers):
-        raise ValueError(f"{stages} stages need at least {stages} layers, and workload {load.name!r} has {len(layers)}: use fewer stages")
+        raise ValueError(
+            f"{stages} parts (strategy.pipeline x chunks) need at least {stages} layers, and workload {load.name!r} has {len(layers)}, "
+            "embedding and head included: use fewer"
+        )
     if not isinstance(how, str):
         ends = (*how, len(layers))
         if len(ends) != stages or list(ends) != sorted(set(ends)) or ends[0] < 1:
