@@ -58,6 +58,8 @@ _WORKSPACE_BYTES, _SMALL_WORKSPACE_BYTES, _NEWER_WORKSPACE_BYTES = 85e6, 36e6, 1
 """Of matrix products up to Ampere and Ada Lovelace, with deterministic algorithms and without, and beyond: what Megatron-LM's runs hold
 besides (evidence.studies.gpu_runs)."""
 _STREAMS = 4
+_SHORT_LOGIT_BYTES = 6
+"""Of a logit in 16 bits and its copy in 32, which computing in 32 bits does not have."""
 _MIB = 2.0**20
 
 
@@ -384,7 +386,7 @@ class _Device:
                 if each.tokens is not None and self.load.transformer is not None:
                     count *= min(each.tokens / (self.samples * self.load.transformer.sequence), 1.0)
                 kept_bytes += count * each.kept * max(chunk.in_flight)
-                sizes.append(count * each.more * (0 if wide and each.kept else 1))
+                sizes.append(count * max(each.more - _SHORT_LOGIT_BYTES * wide, 0))
         kept = f"{each.kept:g} bytes each kept, {each.more:g} more" if each.kept else f"{each.more:g} bytes each, of {each.tokens:,} tokens"
         return Part(name="logits", size_bytes=kept_bytes + max(sizes, default=0.0), text=f"{kept} while the cross-entropy runs ({head})")
 
