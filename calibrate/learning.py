@@ -21,6 +21,7 @@ from calibrate.probing import Progress, keeping, run_probes
 from calibrate.profiling import profile_noise_scale
 from simulator.base.catalog import builder
 from simulator.base.errors import InputError
+from simulator.base.files import bytes_of
 from simulator.base.process import scratch
 from simulator.base.text import did_you_mean
 from simulator.engine.schedule import Schedule
@@ -234,10 +235,7 @@ def _key(target: str, run: ReplayedRun) -> str:
 def _identity(target: str) -> str:
     """Of a problem: its file's content, and the function."""
     file, _, function = target.rpartition(":")
-    try:
-        content = Path(file).read_bytes()
-    except OSError as error:
-        raise InputError(f"`problem`: {file}: cannot be read: {error.strerror or error}; check the path") from None
+    content = bytes_of(file, named=f"`problem`: {file}")
     return f"{hashlib.sha256(content).hexdigest()[:16]}:{function}"
 
 

@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from simulator.base.errors import CalibrationError
-from simulator.base.files import CHANGED, checksum_holds, mistaken
+from simulator.base.files import CHANGED, bytes_of, checksum_holds, mistaken
 from simulator.base.files import KEY as CHECKSUM
 from simulator.base.text import printable
 from simulator.base.validation_errors import fault_of
@@ -582,10 +582,7 @@ def read_measurements(path: Path, probe: str | None = None) -> Measurements:
     MeasurementsError
         One line with file, line number and what is wrong with it.
     """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise MeasurementsError(f"{path}: cannot be read: {error.strerror or error}; check the path") from None
+    content = bytes_of(path, MeasurementsError)
     records: list[Record] = []
     truncated = False
     lines = content.split(b"\n")

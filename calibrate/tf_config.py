@@ -12,13 +12,13 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import tomlkit
 
 from calibrate.profiling import check_address
 from simulator.base.errors import InputError
+from simulator.base.files import bytes_of, text_of
 from simulator.base.text import Short, counted, listed
 
 _JOBS = ("chief", "worker", "ps", "evaluator")
@@ -155,11 +155,8 @@ def _load(text: str) -> tuple[dict[str, Any], str]:
         source, content = "`tf_config`", text
     else:
         source = f"`tf_config={text[:120]!r}`"
-        try:
-            content = Path(text).read_text(encoding="utf-8-sig")
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "is not UTF-8 text"
-            raise InputError(f"{source}: cannot be read: {reason}; give a file, the JSON itself, or env") from None
+        hint = "give a file, the JSON itself, or env"
+        content = text_of(bytes_of(text, named=source, hint=hint, missing=hint), source, hint=hint)
     try:
         data = json.loads(content)
     except (ValueError, RecursionError) as error:

@@ -15,7 +15,7 @@ from calibrate.testbed.setting import TestbedSetting
 from paceline.arguments import Format
 from simulator.base import catalog
 from simulator.base.errors import PacelineError, ScenarioError
-from simulator.base.files import kind_of_table, mistaken_table, read_toml
+from simulator.base.files import bytes_of, kind_of_table, mistaken_table, read_toml, text_of
 from simulator.base.table import Table
 from simulator.base.text import Short, counted, listed
 from simulator.catalogue.loading import NAMED, load_cluster, load_faults, load_input, load_scenario, load_workload
@@ -93,10 +93,7 @@ class Entry:
         ScenarioError
             The file cannot be read.
         """
-        try:
-            return self.file.read_text(encoding="utf-8")
-        except OSError as error:
-            raise ScenarioError(f"{self.file}: cannot be read: {error.strerror}") from None
+        return text_of(bytes_of(self.file, ScenarioError), self.file, ScenarioError)
 
     def summary(self) -> dict[str, Any]:
         """Its figures for a list, in SI units; for an invalid file the rule that it breaks."""

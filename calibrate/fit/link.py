@@ -21,6 +21,7 @@ from calibrate.fit.estimators import DRAWS, Line, MessageCosts, bootstrapped, dr
 from calibrate.fit.writing import made, provenance
 from calibrate.measurements import Measurements, Transfer, read_measurements
 from simulator.base.errors import CalibrationError, InputError
+from simulator.base.files import bytes_of
 from simulator.base.text import counted, digits, format_rate, format_seconds, format_share
 from simulator.spec.cluster import CalibrationFitLink, Cluster, ClusterRange, Link, LinkPoint
 from simulator.spec.transport import Transport
@@ -274,10 +275,7 @@ def read_link_table(path: Path, ranks: int | None = None) -> LinkTable:
     InputError
         It cannot be read, is of none of the tools, or says too little.
     """
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    raw = bytes_of(path)
     text = raw.decode("utf-8", errors="replace")
     for reader in _READERS:
         if (table := reader(text, path, ranks)) is not None:

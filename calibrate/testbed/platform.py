@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from calibrate.measurements import Z90
 from simulator.base.errors import InputError
@@ -20,7 +20,7 @@ from simulator.base.files import Output, OutputKind
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Table, Tabular
 from simulator.base.text import counted
-from simulator.base.validation_errors import rule_of
+from simulator.base.validation_errors import read_answer
 
 _PARAMETERS: dict[str, tuple[float, float, float, str]] = {
     "wire_bytes_per_byte": (1.046, 1.03, 1.07, "bytes on a shaped link for each byte of a tensor (headers, acknowledgements, encoding)"),
@@ -176,20 +176,7 @@ class Platform(Tabular, Spec):
         InputError
             There is no such file, or it is no platform.
         """
-        try:
-            return cls.model_validate_json(path.read_bytes())
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read: {error.strerror or error}; check the path") from None
-        except ValidationError as error:
-            problem = error.errors(include_url=False)[0]
-            if problem["loc"] == ("schema_version",):
-                raise InputError(
-                    f"{path}: was written by another version of Paceline, with other parameters: fit the same measurements again with "
-                    "`paceline testbed fit`"
-                ) from None
-            place = ".".join(map(str, problem["loc"]))
-            where = f"{path}: {place}" if place else f"{path}"
-            raise InputError(f"{where}: {rule_of(problem)}; write it with `paceline testbed fit`") from None
+        return read_answer(cls, path, None, "paceline testbed fit", "fit the same measurements again")
 
     def table(self) -> Table:
         """Each parameter with its 90% interval; times in seconds, rates in bytes per second."""

@@ -39,8 +39,8 @@ from calibrate.traces.trace import (
     windows_of,
 )
 from simulator.base.errors import InputError
-from simulator.base.files import mistaken
-from simulator.base.text import counted, no_such_file
+from simulator.base.files import bytes_of, mistaken
+from simulator.base.text import counted
 
 SUFFIXES = (".json", ".json.gz")
 HOW_TO_MARK = "profile with torch.profiler.profile(schedule=..., record_shapes=True), and call its step() after each step"
@@ -83,12 +83,7 @@ def json_of(path: Path, known: str) -> Any:
     InputError
         It is not there, or is no JSON. The array of events of a training that was killed may be open.
     """
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"{path}: {no_such_file(path)}") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    content = bytes_of(path)
     try:
         text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("utf-8-sig").rstrip()
     except EOFError:

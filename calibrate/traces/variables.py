@@ -25,6 +25,7 @@ from calibrate.probing import run_reader
 from calibrate.profiling import check_target
 from calibrate.traces.steps import MeasuredStep
 from simulator.base.errors import InputError
+from simulator.base.files import bytes_of
 from simulator.base.validation_errors import fault_of
 
 _BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
@@ -172,10 +173,9 @@ def _read(arguments: list[str], python: str | None, timeout_s: float | None) -> 
 def _read_list(path: Path) -> tuple[ModelVariable, ...]:
     example = '[{"name": "dense/kernel", "shape": [784, 10], "dtype": "float32"}]'
     option = f"`variables={str(path)!r}`"
+    content = bytes_of(path, named=option)
     try:
-        rows = _LIST.validate_python(json.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise InputError(f"{option}: cannot be read: {error.strerror or error}; check the path") from None
+        rows = _LIST.validate_python(json.loads(content))
     except ValidationError as error:
         raise InputError(f"{option}: {fault_of(error)}; give a list such as {example}") from None
     except (ValueError, RecursionError):

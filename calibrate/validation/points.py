@@ -20,7 +20,8 @@ from pydantic import Field
 from calibrate.observations import Figure, Observed, Quantity, check_units, throughput_of
 from calibrate.validation.comparison import Compared, drawn_interval, reached_of
 from simulator.base.errors import InputError, ReadingWarning
-from simulator.base.text import did_you_mean, format_number, listed, no_such_file
+from simulator.base.files import bytes_of, text_of
+from simulator.base.text import did_you_mean, format_number, listed
 from simulator.base.units import as_thousands, check_thousands, without_separators
 from simulator.catalogue.loading import scenario_from_table
 from simulator.results.results import Result
@@ -141,20 +142,7 @@ def read_points(path: Path) -> tuple[Setting, ...]:
 
 
 def _lines(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-    except FileNotFoundError:
-        raise InputError(f"{path}: {no_such_file(path)}") from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise InputError(f"{path}: cannot be read: {reason or type(error).__name__}; give a CSV file") from None
-    if len(content) > _MOST_BYTES:
-        raise InputError(f"{path}: is larger than {_MOST_BYTES // 2**20} MiB, the limit for a table of points: check the path")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: is not UTF-8 text (byte {error.start}): save it as CSV in UTF-8") from None
+    text = text_of(bytes_of(path, hint="give a CSV file", most=_MOST_BYTES), path, hint="save it as CSV in UTF-8")
     if not text.strip():
         raise InputError(f"{path}: is empty: the first line must name the columns, such as {_EXAMPLE}")
     return text

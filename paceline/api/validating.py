@@ -538,7 +538,7 @@ def testbed_read(file: File) -> TestbedRun:
     >>> testbed_read("nowhere.ndjson")
     Traceback (most recent call last):
         ...
-    simulator.base.errors.InputError: nowhere.ndjson: cannot be read: No such file or directory; check the path
+    simulator.base.errors.InputError: nowhere.ndjson: there is no such file; check the path
     """
     from calibrate.testbed.summary import TestbedRun
 

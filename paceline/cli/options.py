@@ -13,7 +13,6 @@ import inspect
 import re
 import shlex
 import sys
-import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -479,6 +478,8 @@ def parse_axis(text: str) -> tuple[str, list[Any]]:
     ScenarioError
         The key or all values are missing, or a value after the first is empty.
     """
+    from simulator.base.files import toml_value
+
     key, equals, raw = text.partition("=")
     key = key.strip()
     if not equals or not _is_dotted(key):
@@ -486,7 +487,7 @@ def parse_axis(text: str) -> tuple[str, list[Any]]:
     values: list[Any] | None = numbers_in(raw, where := f"--over {key}=")
     if values is None:
         try:
-            values = _toml(f"[{raw}]")
+            values = toml_value(f"[{raw}]")
             if values is None:
                 values = [_value_of(part, where) for part in raw.split(",")]
             else:
@@ -511,20 +512,11 @@ def _is_dotted(text: str) -> bool:
 
 def _value_of(raw: str, where: str) -> Any:
     """Return a value read as TOML if it parses as TOML, else text; None if it is empty."""
-    value = _toml(raw)
+    from simulator.base.files import toml_value
+
+    value = toml_value(raw)
     _warn_of_thousands(raw, value, where)
     return raw.strip() or None if value is None else value
-
-
-def _toml(raw: str) -> Any:
-    """Return the value of a text read as TOML; None if it does not parse."""
-    from simulator.base.files import exact
-
-    try:
-        table = tomllib.loads(f"value = {raw}\n", parse_float=exact)
-    except (ValueError, RecursionError):
-        return None
-    return table["value"] if len(table) == 1 else None
 
 
 def _warn_of_thousands(raw: str, value: object, where: str) -> None:

@@ -13,15 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from paceline.answers import Answer, Figure
-from simulator.base.errors import InputError, ResultsError
-from simulator.base.files import mistaken
+from simulator.base.errors import InputError
 from simulator.base.spec import Spec
 from simulator.base.table import Column, Row, Table
 from simulator.base.text import Kind, Short, clean, counted, format_interval, format_number, format_seconds, listed, written
-from simulator.base.validation_errors import rule_of
+from simulator.base.validation_errors import read_answer
 from simulator.results.intervals import combined
 from simulator.scenario import Scenario
 
@@ -373,13 +372,4 @@ def read_learned(path: Path) -> Learned:
     ResultsError
         The file is missing, unreadable, or not such an answer.
     """
-    try:
-        return Learned.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise ResultsError(f"{path}: cannot be read: {error.strerror or type(error).__name__}; check the path") from None
-    except ValidationError as error:
-        if said := mistaken(path, "learned"):
-            raise ResultsError(f"{path}: {said}") from None
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise ResultsError(f"{path}: {where} {rule_of(first)}: this is not an answer of `paceline learn`") from None
+    return read_answer(Learned, path, "learned", "paceline learn --out FILE.json", "learn again with this one")

@@ -6,21 +6,20 @@ around.py fill the fields, sentences.py and tables.py present them.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, ValidationError, model_serializer
+from pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
 
 from paceline.planning.goal import Goal
 from simulator.base.errors import ResultsError
-from simulator.base.files import CHANGED, OutputKind, checksum_holds, is_json_of, mistaken
+from simulator.base.files import OutputKind, is_json_of
 from simulator.base.spec import Checksummed, Spec, Terse
 from simulator.base.table import Row, Table
 from simulator.base.text import Short, counted, estimated, format_share, shortly_listed
-from simulator.base.validation_errors import rule_of
+from simulator.base.validation_errors import read_answer
 from simulator.results.misread import LeftOut
 from simulator.results.results import Result
 from simulator.results.rows import OF_JOB, brief_of
@@ -416,7 +415,6 @@ _MOST_SHOWN = 10
 
 PLAN = OutputKind("is not the answer of a plan", lambda path: is_json_of(path, "plan"), ".json")
 """Kind of files that a later plan may replace."""
-_VERSION = 1
 
 
 def plan_file_of(results: Path) -> Path:
@@ -432,36 +430,7 @@ def read_plan(path: Path) -> Plan:
     ResultsError
         The file is missing, unreadable, not a plan, of a newer schema, or was changed.
     """
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise ResultsError(f"{path}: file not found; `paceline plan --out FILE.ndjson` writes FILE.plan.json") from None
-    except OSError as error:
-        raise ResultsError(f"{path}: cannot be read: {error.strerror or type(error).__name__}") from None
-    try:
-        data = json.loads(content)
-    except (ValueError, RecursionError):
-        raise ResultsError(
-            f"{path}: {mistaken(path, 'plan') or 'must be JSON, as `paceline plan` writes it next to its results'}"
-        ) from None
-    if not isinstance(data, dict):
-        raise ResultsError(f"{path}: must hold an object in braces, as `paceline plan` writes it next to its results")
-    if checksum_holds(content) is False:
-        raise ResultsError(f"{path}: {CHANGED}; plan again, which uses the existing results")
-    version = data.get("schema_version")
-    if isinstance(version, int) and version > _VERSION:
-        raise ResultsError(
-            f"{path}: schema_version {version} is newer than {_VERSION}, the newest that this Paceline reads; "
-            "update Paceline, or plan again with this one"
-        )
-    try:
-        plan = Plan.model_validate_json(content)
-    except ValidationError as error:
-        if said := mistaken(path, "plan"):
-            raise ResultsError(f"{path}: {said}") from None
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise ResultsError(f"{path}: {where} {rule_of(first)}: this is not an answer of `paceline plan`") from None
+    plan = read_answer(Plan, path, "plan", "paceline plan --out FILE.ndjson", "plan again with this one")
     every = [plan.chosen, plan.fewest, plan.most, *plan.runners_up, *plan.pareto, *plan.candidates]
     answers: list[ClusterAnswer | StrategyAnswer | WayAnswer | Payment] = [*plan.clusters, *plan.strategies, *plan.ways, *plan.payments]
     every += [*(answer.best for answer in answers), *(answer.near_miss for answer in plan.clusters)]

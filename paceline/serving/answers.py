@@ -38,9 +38,9 @@ from paceline.serving.question import (
     form_of,
     loaded,
     problems_of,
-    table_of_text,
 )
 from simulator.base.errors import InputError, PacelineError
+from simulator.base.files import toml_in
 from simulator.base.text import clean, counted, format_rough_seconds, format_throughput
 from simulator.base.validation_errors import quoted
 from simulator.effort import effort_s
@@ -166,7 +166,7 @@ def prepared(question: Question, served: Served) -> Prepared:
     text = question.text
     try:
         text = changed(question.text, question.changes)
-        table = table_of_text(text)
+        table = toml_in(text)
     except InputError as error:
         return Prepared(text, tuple((path, text if path else f"the text {text}") for path, text in problems_of(error, served)))
     try:
@@ -362,7 +362,7 @@ def planned(plan: Planner, question: Question, goal: Goal, served: Served) -> di
         given["prices"] = given.pop("price")
     text = changed(question.text, question.changes)
     answer = plan(
-        loaded(table_of_text(text), served), strategies=question.strategies, clusters=question.clusters, workers=f"1..{question.most}",
+        loaded(toml_in(text), served), strategies=question.strategies, clusters=question.clusters, workers=f"1..{question.most}",
         jobs=1, progress=lambda done, of, _: going_on(done, of), agree=refuse, **given,
     )  # fmt: skip
     return {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +17,7 @@ from paceline.planning.space import Line, space_of
 from paceline.ranges import doubled
 from simulator.base.catalog import entries, scenario_file
 from simulator.base.errors import InputError, ScenarioError
-from simulator.base.files import exact, read_toml
+from simulator.base.files import read_toml, toml_in, toml_value
 from simulator.base.spec import short_name
 from simulator.base.text import kind_of_setting, written
 from simulator.base.validation_errors import quoted
@@ -116,7 +115,7 @@ class Served:
 
     def files(self) -> dict[str, str]:
         """Files that it names itself, by the dotted keys that name them, where they are: the page may name these, and no others."""
-        table = table_of_text(self.text)
+        table = toml_in(self.text)
         named = {key: name for key in _NAMING if isinstance(name := at(table, key), str) and name not in _names_of(key)}
         return {key: str(self._found(name, first=self.beside if key in TRACES else Path())) for key, name in named.items()}
 
@@ -152,26 +151,6 @@ def _names_of(key: str) -> Mapping[str, Path]:
     return entries(NAMED[path]) if path in NAMED else {}
 
 
-def table_of_text(text: str) -> dict[str, Any]:
-    """TOML as nested tables.
-
-    Raises
-    ------
-    ScenarioError
-        It is none.
-    """
-    try:
-        return tomllib.loads(text, parse_float=exact)
-    except ScenarioError:
-        raise
-    except tomllib.TOMLDecodeError as error:
-        raise ScenarioError(f"is not valid TOML: {' '.join(str(error).split())}") from None
-    except RecursionError:
-        raise ScenarioError("is nested too deeply") from None
-    except ValueError as error:  # a number with thousands of digits
-        raise ScenarioError(f"cannot be read: {str(error).partition(':')[0]}") from None
-
-
 def changed(text: str, changes: tuple[tuple[str, str | None], ...]) -> str:
     """The text with keys set as a person has typed them; its comments and its order stay.
 
@@ -190,7 +169,7 @@ def with_settings(text: str, settings: Pairs) -> str:
     """The text with keys set; errors as of :func:`changed`."""
     if not settings:
         return text
-    table = apply_settings(table_of_text(text), settings)
+    table = apply_settings(toml_in(text), settings)
     try:
         document = tomlkit.parse(text)
         _take(document, table)
@@ -206,12 +185,8 @@ def _typed(value: str | None) -> Any:
         raise ScenarioError(f"{quoted(text)} is longer than {_LONGEST:,} characters; change the text itself")
     if not text:
         return None
-    try:
-        table = tomllib.loads(f"typed = {text}", parse_float=exact)
-    except (ValueError, RecursionError):
-        return text
-    # more keys, or a date, are text that happens to be TOML
-    return table["typed"] if len(table) == 1 and isinstance(table["typed"], (str, int, float, list, dict)) else text
+    value = toml_value(text)
+    return value if isinstance(value, (str, int, float, list, dict)) else text  # more keys, or a date, are text that happens to be TOML
 
 
 def _take(document: Any, table: Mapping[str, Any]) -> None:
@@ -308,7 +283,7 @@ def _without_files(table: Mapping[str, Any], served: Served) -> dict[str, Any]:
         It names another file.
     """
     result, own = dict(table), served.files()
-    given = table_of_text(served.text)
+    given = toml_in(served.text)
     for key in _NAMING:
         name = at(result, key)
         if not isinstance(name, str) or name in _names_of(key):

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from simulator.base.errors import InputError, ScenarioError
+from simulator.base.errors import InputError, PacelineError, ScenarioError
 from simulator.base.text import no_such_file
 from simulator.base.units import vanishes
 
@@ -46,6 +46,54 @@ def exact(text: str) -> float:
 _MAX_FILE_BYTES = 64 * 2**20
 
 
+def bytes_of(
+    path: str | Path,
+    refusal: type[PacelineError] = InputError,
+    *,
+    named: str = "",
+    hint: str = "check the path",
+    missing: str = "check the path",
+    most: int | None = None,
+) -> bytes:
+    """Read a whole file.
+
+    Parameters
+    ----------
+    path, refusal
+        The file, and the class of errors.
+    named
+        Begins messages in place of the path.
+    hint, missing
+        What to do where the file cannot be read, and where there is none.
+    most
+        Its most bytes.
+
+    Raises
+    ------
+    InputError
+        It is missing, not readable, or too large.
+    """
+    named = named or str(path)
+    try:
+        with open(path, "rb") as file:
+            content = file.read(-1 if most is None else most + 1)
+    except FileNotFoundError:
+        raise refusal(f"{named}: {no_such_file(path, missing)}") from None
+    except (OSError, ValueError) as error:  # a ValueError where the path has a zero byte
+        raise refusal(f"{named}: cannot be read: {_reason(error)}; {hint}") from None
+    if most is not None and len(content) > most:
+        raise refusal(f"{named}: is larger than {most // 2**20} MiB, the limit for such a file: check the path")
+    return content
+
+
+def text_of(content: bytes, path: str | Path, refusal: type[PacelineError] = InputError, hint: str = "save it as UTF-8") -> str:
+    """Decode UTF-8, with or without a byte order mark; raises ``refusal`` for anything else."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise refusal(f"{path}: is not UTF-8 text (byte {error.start}): {hint}") from None
+
+
 def read_toml(path: str | Path) -> dict[str, Any]:
     """Parse a TOML file.
 
@@ -54,27 +102,45 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     ScenarioError
         It is missing, not readable, too large, no UTF-8 or no TOML.
     """
+    content = bytes_of(path, ScenarioError, hint="give a TOML file", most=_MAX_FILE_BYTES)
+    text = text_of(content, path, ScenarioError, "give a TOML file")
     try:
-        with open(path, "rb") as file:
-            content = file.read(_MAX_FILE_BYTES + 1)
-        if len(content) > _MAX_FILE_BYTES:
-            raise ScenarioError(f"{path}: is larger than {_MAX_FILE_BYTES} bytes, the limit for a scenario: check the path")
-        return tomllib.loads(content.decode("utf-8-sig"), parse_float=exact)
+        return toml_in(text)
     except ScenarioError as error:
-        raise ScenarioError(f"{path}: {str(error).removeprefix(f'{path}: ')}") from None
-    except FileNotFoundError:
-        raise ScenarioError(f"{path}: {no_such_file(path)}") from None
-    except OSError as error:
-        raise ScenarioError(f"{path}: cannot be read: {error.strerror or type(error).__name__}; give a TOML file") from None
-    except UnicodeDecodeError as error:
-        raise ScenarioError(f"{path}: is not UTF-8 text (byte {error.start}): give a TOML file") from None
+        said = str(error)
+        raise ScenarioError(f"{path}: {(mistaken(path) if said.startswith(_NO_TOML) else None) or said}") from None
+
+
+_NO_TOML = "is not valid TOML"
+
+
+def toml_in(text: str) -> dict[str, Any]:
+    """Parse TOML.
+
+    Raises
+    ------
+    ScenarioError
+        It is no TOML, or has a number that is lost in reading.
+    """
+    try:
+        return tomllib.loads(text, parse_float=exact)
+    except ScenarioError:
+        raise
     except tomllib.TOMLDecodeError as error:
-        flat = " ".join(str(error).split())
-        raise ScenarioError(f"{path}: {mistaken(path) or f'is not valid TOML: {flat}'}") from None
+        raise ScenarioError(f"{_NO_TOML}: {' '.join(str(error).split())}") from None
     except RecursionError:
-        raise ScenarioError(f"{path}: is nested too deeply") from None
-    except ValueError as error:  # a number with thousands of digits, a path with a zero byte
-        raise ScenarioError(f"{path}: cannot be read: {str(error).partition(':')[0]}") from None
+        raise ScenarioError("is nested too deeply") from None
+    except ValueError as error:  # a number with thousands of digits
+        raise ScenarioError(f"cannot be read: {str(error).partition(':')[0]}") from None
+
+
+def toml_value(text: str) -> Any:
+    """Return the value that a text is in TOML; None where it is none, or more than one."""
+    try:
+        table = tomllib.loads(f"value = {text}\n", parse_float=exact)
+    except (ValueError, RecursionError):
+        return None
+    return table["value"] if len(table) == 1 else None
 
 
 Is: TypeAlias = Literal[
@@ -490,7 +556,7 @@ def _check_room(folder: Path) -> None:
 
 
 def _reason(error: OSError | ValueError) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 KEY = "checksum"

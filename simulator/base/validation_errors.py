@@ -11,11 +11,13 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple, TypeVar, get_origin
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from simulator.base.errors import ReadingWarning, ScenarioError
+from simulator.base.errors import ReadingWarning, ResultsError, ScenarioError
+from simulator.base.files import CHANGED, Is, bytes_of, checksum_holds, mistaken
 from simulator.base.spec import QUANTITY_EXAMPLE, SI_NAME, Spec, Usual, keys_of, mark_of, parts_of, short_name
 from simulator.base.text import Kind, did_you_mean, format_interval, kind_of_setting, listed, nearest, printable, written
 
@@ -107,6 +109,40 @@ def rule_of(problem: Any) -> str:
         return rule.format(**{name: _plainly(value) for name, value in problem.get("ctx", {}).items()})
     said = str(problem["msg"]).removeprefix("Value error, ")
     return said.replace("Input should", "must", 1) if said.startswith("Input should ") else said
+
+
+def read_answer(model: type[SpecT], path: Path, kind: Is | None, command: str, again: str) -> SpecT:
+    """Read the JSON that a command of Paceline has written.
+
+    Parameters
+    ----------
+    model, kind
+        What it holds, and its kind of file, by which a file of another kind is told.
+    command, again
+        Writes such a file, as a whole command line, and what to do with one of another version.
+
+    Raises
+    ------
+    ResultsError
+        The file is missing, unreadable, changed, of a newer version, or something else.
+    """
+    content = bytes_of(path, ResultsError, missing=f"`{command}` writes it")
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError):
+        raise ResultsError(f"{path}: {mistaken(path, kind) or f'must be JSON, as `{command}` writes it'}") from None
+    if checksum_holds(content) is False:
+        raise ResultsError(f"{path}: {CHANGED}; {again}")
+    newest = get_args(model.model_fields["schema_version"].annotation)[0]
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if isinstance(version, int) and version != newest:
+        than, todo = ("newer", f"update Paceline, or {again}") if version > newest else ("older", again)
+        raise ResultsError(f"{path}: schema_version {version} is {than} than {newest}, the one that this Paceline reads; {todo}")
+    try:
+        return model.model_validate_json(content)
+    except ValidationError as error:
+        problem = f"{fault_of(error)}: this is not an answer of `{command}`"
+        raise ResultsError(f"{path}: {(mistaken(path, kind) if kind else None) or problem}") from None
 
 
 def fault_of(error: ValidationError) -> str:

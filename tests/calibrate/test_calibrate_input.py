@@ -120,7 +120,7 @@ def test_a_data_set_that_raises_is_bad_input(paceline: Callable[..., tuple[int, 
         (f"'{PIPELINES}:endless' --name x --batch many", "--batch 'many': must be whole numbers"),
         (f"'{PIPELINES}:endless' --name a/b", "--name"),
         (f"'{PIPELINES}:endless' --name x --out pyproject.toml", "is not a calibrated input file"),
-        ("--from-measurements none.ndjson --name x", "none.ndjson: cannot be read"),
+        ("--from-measurements none.ndjson --name x", "none.ndjson: there is no such file"),
     ],
 )
 def test_bad_input_is_one_line(paceline: Callable[..., tuple[int, str, str]], tmp_path: Path, arguments: str, said: str) -> None:

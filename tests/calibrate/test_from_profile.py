@@ -382,7 +382,7 @@ def test_without_sizes_the_profile_is_told_and_the_workload_refused(paceline: An
         ),
         (["--from-profile", "half.xplane.pb@16", "--profile-run", "x"], "--profile-run 'x': half.xplane.pb is already one profile"),
         (["--from-profile", "idle.xplane.pb@16", "--from-profile", "idle.xplane.pb@32"], "is given twice: give each profile once"),
-        (["--from-profile", "REAL@64", "--variables", "none.json"], "--variables none.json: cannot be read"),
+        (["--from-profile", "REAL@64", "--variables", "none.json"], "--variables none.json: there is no such file"),
         (["--from-profile", "REAL@64", "--variables", "note.txt"], "--variables note.txt: is not JSON: give a list such as"),
         (["--from-profile", "REAL@64", "--variables", "bad.json"], "--variables bad.json: 0.shape: is missing"),
         (["--from-profile", "REAL@64", "--variables", "twice.json"], "--variables twice.json 'a' is listed twice"),

@@ -74,7 +74,7 @@ def test_an_empty_file(tmp_path: Path) -> None:
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(CalibrationError, match=r"cannot be read: No such file.*check the path"):
+    with pytest.raises(CalibrationError, match=r"there is no such file.*check the path"):
         read_measurements(tmp_path / "nowhere")
 
 

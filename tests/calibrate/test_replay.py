@@ -252,5 +252,5 @@ def test_an_unknown_metric_or_problem(tmp_path):
         replay(f"{MODELS}:sgd", [run], tmp_path, metric="f1")
     with pytest.raises(InputError, match="did you mean digits-mlp"):
         target_of("digit-mlp")
-    with pytest.raises(InputError, match=r"none\.py: cannot be read"):
+    with pytest.raises(InputError, match=r"none\.py: there is no such file"):
         problem_of("none.py:build", tmp_path)

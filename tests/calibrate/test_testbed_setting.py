@@ -151,10 +151,10 @@ def test_laws_that_the_device_does_not_draw_from_become_quantiles(tmp_path: Path
         (lambda: paceline.testbed(repeats=0), "`repeats`: 0 must be a whole number from 1"),
         (lambda: paceline.testbed(timeout_s=float("inf")), "`timeout_s`: inf must be a number of seconds above 0"),
         (lambda: paceline.testbed(settings={"link": "loopback"}, python="none/python"), "none/python"),
-        (lambda: paceline.testbed_read("none.ndjson"), "none.ndjson: cannot be read"),
+        (lambda: paceline.testbed_read("none.ndjson"), "none.ndjson: there is no such file"),
         (lambda: paceline.testbed_fit([]), "`files`: no file can be fitted"),
         (lambda: paceline.testbed_fit("m.ndjson"), "`files`: 'm.ndjson' must be a list of files"),
-        (lambda: paceline.testbed_predict("none.json"), "none.json: cannot be read"),
+        (lambda: paceline.testbed_predict("none.json"), "none.json: there is no such file"),
         (lambda: paceline.testbed_predict("none.json", replications=3), "`replications`: 3 must be a whole number from 19"),
     ],
 )

@@ -157,5 +157,5 @@ def test_a_file_of_before_is_refused_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "machine.json"
     _platform().write(path)
     path.write_text(path.read_text(encoding="utf-8").replace('"schema_version": 4', '"schema_version": 3'), encoding="utf-8")
-    with pytest.raises(InputError, match=r"another version of Paceline.*fit the same measurements again"):
+    with pytest.raises(InputError, match=r"schema_version 3 is older than 4.*fit the same measurements again"):
         Platform.read(path)

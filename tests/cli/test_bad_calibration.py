@@ -75,7 +75,7 @@ def number():
         ("calibrate-server --name x --cluster ethernet-10g --out model.py", ("--out 'model.py'",)),
         ("calibrate-server --name x --cluster ethernet-10g --timeout 0", ("--timeout: 0.0",)),
         ("calibrate model.py:number --name x --out model.py", ("--out 'model.py'",)),
-        ("calibrate-link --name x --from none.txt", ("none.txt", "cannot be read")),
+        ("calibrate-link --name x --from none.txt", ("none.txt", "there is no such file")),
         ("calibrate-link --name x --from model.py", ("model.py", "nccl-tests", "iperf3")),
         ("calibrate-link --name x --from model.py --peer a:1", ("--peer", "--from")),
         ("calibrate-link --name x --ranks 4", ("--ranks", "--from")),

@@ -120,7 +120,7 @@ def test_a_loss_as_target_has_one_figure_of_curves(learned, tmp_path):
 def test_what_is_no_answer(tmp_path):
     broken = tmp_path / "broken.json"
     broken.write_text('{"problem": "x", "target": {}, "ways": []}', encoding="utf-8")
-    with pytest.raises(ResultsError, match=r"broken\.json: .*this is not an answer of `paceline learn`"):
+    with pytest.raises(ResultsError, match=r"broken\.json: .*this is not an answer of `paceline learn --out FILE\.json`"):
         read_learned(broken)
-    with pytest.raises(ResultsError, match=r"nothing\.json: cannot be read"):
+    with pytest.raises(ResultsError, match=r"nothing\.json: there is no such file"):
         read_learned(tmp_path / "nothing.json")

@@ -26,10 +26,11 @@ from paceline.reporting.content import content_of
 from paceline.reporting.render import render
 from paceline.serving.answers import Conversation, drawn_timeline, is_long, plan_command, planned, prepared, share_of, simulated
 from paceline.serving.processes import SLOW, Processes, going_on
-from paceline.serving.question import MOST_WORKERS, Goal, Question, Served, changed, form_of, problems_of, served_of, table_of_text
+from paceline.serving.question import MOST_WORKERS, Goal, Question, Served, changed, form_of, problems_of, served_of
 from paceline.serving.server import Door, application, lines_of, listening_at
 from simulator.base.catalog import entries
 from simulator.base.errors import InputError, ScenarioError, SimulationError
+from simulator.base.files import toml_in
 from simulator.catalogue.trace_files import TRACES
 
 pytestmark = pytest.mark.slow
@@ -116,7 +117,7 @@ def test_in_the_end_the_figure_above_has_what_all_runs_give(client: TestClient, 
     (own,) = events[-1]["looks"]
     assert [look["count"] for look in own] == [1, 2, 4, 8]
     (four,) = (look for look in own if look["count"] == 4)
-    rate = paceline.simulate(paceline.load(table_of_text(served.text))).throughput_samples_per_s
+    rate = paceline.simulate(paceline.load(toml_in(served.text))).throughput_samples_per_s
     assert [four[name] for name in ("mean", "low", "high")] == [rate.mean, rate.low, rate.high]
 
 
@@ -133,7 +134,7 @@ def test_nothing_simulated_exceeds_its_bound(client: TestClient, served: Served)
 def test_what_is_saved_is_the_report_of_what_the_library_simulates(client: TestClient, served: Served) -> None:
     saved = client.post("/save", json={"text": served.text, "most": 8})
     counts = (1, 2, 4, 8)
-    scenarios = [paceline.load(table_of_text(served.text), {"strategy.workers": count}) for count in counts]
+    scenarios = [paceline.load(toml_in(served.text), {"strategy.workers": count}) for count in counts]
     own = scenarios[2]
     drawn = drawn_timeline(pickle.dumps(own), "async PS, 1 server on lab")
     expected = content_of([paceline.simulate(its) for its in scenarios], timeline=pickle.loads(drawn["timeline"]), asked=own.hash)  # noqa: S301
@@ -191,12 +192,12 @@ def test_changes_are_made_in_the_text_whose_comments_stay(client: TestClient) ->
 
 
 def test_another_kind_leaves_out_the_keys_that_it_does_not_have() -> None:
-    table = table_of_text(changed(text_of(), (("strategy.kind", "multi-worker-mirrored"),)))
+    table = toml_in(changed(text_of(), (("strategy.kind", "multi-worker-mirrored"),)))
     assert table["strategy"] == {"kind": "multi-worker-mirrored", "workers": 4}
 
 
 def test_a_field_that_is_emptied_is_left_out() -> None:
-    assert "servers" not in table_of_text(changed(text_of(), (("strategy.servers", " "),)))["strategy"]
+    assert "servers" not in toml_in(changed(text_of(), (("strategy.servers", " "),)))["strategy"]
 
 
 @pytest.mark.parametrize(
@@ -206,7 +207,7 @@ def test_a_field_that_is_emptied_is_left_out() -> None:
 def test_a_broken_rule_stands_at_its_field_in_the_words_of_the_command_line(served: Served, key: str, typed: str) -> None:
     text = changed(served.text, ((key, typed),))
     with pytest.raises(ScenarioError) as caught:
-        paceline.load(table_of_text(text))
+        paceline.load(toml_in(text))
     ((path, said),) = problems(served, served.text, (key, typed))
     assert path == key
     assert f"scenario: {path}: {said}" == str(caught.value)
@@ -257,7 +258,7 @@ def fields(parts: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def test_the_form_has_the_keys_of_the_kind_that_is_chosen_with_what_they_mean() -> None:
     schema = paceline.schema("scenario")["$defs"]["ParameterServer"]["properties"]
-    table = table_of_text(text_of())
+    table = toml_in(text_of())
     found = fields(form_of(table, paceline.load(table)))
     of_strategy = {path.split(".")[1] for path in found if path.startswith("strategy.")}
     assert of_strategy == {"kind", *schema}
@@ -269,7 +270,7 @@ def test_the_form_has_the_keys_of_the_kind_that_is_chosen_with_what_they_mean() 
 
 def test_a_quantity_has_one_field_which_takes_its_unit_and_shows_what_holds() -> None:
     its = served_of("async-ps")
-    table = table_of_text(its.text)
+    table = toml_in(its.text)
     found = fields(form_of(table, paceline.load(table)))
     assert "cluster.inter_node.bandwidth_bytes_per_s" not in found
     assert (found["cluster.inter_node.bandwidth"]["value"], found["cluster.inter_node.bandwidth"]["holds"]) == ("", "25 Gbit/s")
@@ -280,10 +281,10 @@ def test_what_a_form_shows_can_be_typed_back() -> None:
     """Every value of the example scenarios, read from the form and set again, leaves the scenario as it is."""
     for name in entries("scenarios"):
         text = served_of(name).text
-        table = table_of_text(text)
+        table = toml_in(text)
         for path, field in fields(form_of(table, paceline.load(table))).items():
             if field["value"]:
-                assert table_of_text(changed(text, ((path, field["value"]),))) == table, path
+                assert toml_in(changed(text, ((path, field["value"]),))) == table, path
 
 
 def test_every_bundled_cluster_has_a_form() -> None:
@@ -706,7 +707,7 @@ def test_a_plan_from_the_page_says_what_paceline_plan_says(client: TestClient) -
     answer = client.post("/plan", json={"question": question, "goal": goal})
     event = json.loads(answer.text.splitlines()[-1])
     assert event["kind"] == "planned", event
-    expected = paceline.plan(table_of_text(text), samples=1e6, deadline="1 h", workers="1..4", jobs=1)
+    expected = paceline.plan(toml_in(text), samples=1e6, deadline="1 h", workers="1..4", jobs=1)
     assert event["sentences"] == list(expected.sentences)
     assert event["command"] == "paceline plan lab.toml --samples 1e6 --deadline '1 h' --workers 1..4"
 

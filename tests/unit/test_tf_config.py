@@ -86,7 +86,7 @@ def test_the_same_cluster_in_all_its_forms(tmp_path: Path, monkeypatch: pytest.M
     ("text", "says"),
     [
         ("{", "is not JSON (Expecting property name"),
-        ("none.json", "`tf_config='none.json'`: cannot be read"),
+        ("none.json", "`tf_config='none.json'`: there is no such file"),
         ("env", "TF_CONFIG): the variable is not set"),
         ('{"task": {"type": "worker"}}', "has no key 'cluster'"),
         ("{}", "has no key 'cluster'"),
