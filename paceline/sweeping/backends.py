@@ -350,9 +350,7 @@ def check_answers(address: str, shown: str, hint: str) -> None:
 
 
 _PACKAGES = "numpy", "pydantic", "simpy"
-"""Packages, besides Paceline and Python, that compute and write results."""
-_COMPILERS = "numba", "llvmlite"
-"""Optional packages that make machine code; Python computes the same without them."""
+"""Packages, besides Paceline and Python, that compute and write results. Machine code computes the same as Python, whoever makes it."""
 
 
 @cache
@@ -363,7 +361,7 @@ def versions() -> Mapping[str, str]:
         "Paceline's sources": _sources(),
         "Python": f"{platform.python_implementation()} {'.'.join(platform.python_version_tuple()[:2])}",
         "a processor of kind": platform.machine(),
-        **{name: _version(name) for name in (*_PACKAGES, *_COMPILERS)},
+        **{name: _version(name) for name in _PACKAGES},
     }
 
 
@@ -393,7 +391,7 @@ def _check_alike(asked: Mapping[str, str]) -> None:
     own = versions()
     for name, here in asked.items():
         there = own.get(name, "")
-        if there != here and (name not in _COMPILERS or (there and here)):
+        if there != here:
             unlike = f"{name} {there}" if there else f"no {name}"
             raise _UnlikeError(
                 f"a worker has {unlike}, but this machine has {here}, so results could differ; install the same version there"

@@ -35,18 +35,14 @@ def gamma_tail(shape: float, value: float) -> float:
             term *= value / number
             total += term
         return 1.0 - front * total
-    below = value + 1.0 - shape
-    fraction = step = 1.0 / below
-    above, number = 1e300, 0
-    while True:  # Lentz's method
-        number += 1
-        factor = number * (shape - number)
-        below += 2.0
-        step = 1.0 / (below + factor * step)
-        above = below + factor / above
-        fraction *= step * above
-        if abs(step * above - 1.0) < 1e-16 or number > 100_000:
-            return front * fraction
+    fraction = 0.0
+    for number in range(_DEPTH, 0, -1):
+        fraction = number * (shape - number) / (value + 2 * number + 1.0 - shape + fraction)
+    return front / (value + 1.0 - shape + fraction)
+
+
+_DEPTH = 500
+"""Terms of the continued fraction, which needs most near its mean."""
 
 
 def gamma_tail_quantile(shape: float, log_chance: float) -> float:

@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
 from simulator.base.errors import EngineWarning, InputError
@@ -66,25 +65,14 @@ def textbook_knows(scenario: Resolved) -> bool:
 
 
 def likely_engine(scenario: Resolved) -> Engine:
-    """Return what :func:`engine_for` will probably say, loading nothing."""
+    """Return what :func:`engine_for` will probably say, making and loading nothing."""
     asked = scenario.run.engine
     if asked == "simpy":
         return "simpy"
     if not expected_events(scenario):
         return "at-once"
-    return "compiled" if asked == "compiled" or _seems_available() else "interpreted"
-
-
-def _seems_available() -> bool:
-    for tried in (_not_loaded, unavailable):
-        if tried.cache_info().currsize:
-            return tried() is None
-    return _is_installed()
-
-
-@cache
-def _is_installed() -> bool:
-    return find_spec("numba") is not None
+    tried = _not_loaded if _not_loaded.cache_info().currsize else unavailable
+    return "compiled" if asked == "compiled" or tried() is None else "interpreted"
 
 
 def choose(asked: EngineName, events: float) -> Engine:

@@ -61,7 +61,6 @@ def with_other(monkeypatch: pytest.MonkeyPatch, name: str, there: str) -> Worker
     [
         ("numpy", "9.9", "numpy 9.9"),
         ("Python", "CPython 3.7", "Python CPython 3.7"),
-        ("numba", "0.1", "numba 0.1"),
         ("simpy", "", "no simpy"),
         ("a processor of kind", "pdp11", "a processor of kind pdp11"),
         ("Paceline's sources", "0123456789ab", "Paceline's sources 0123456789ab"),
@@ -78,10 +77,6 @@ def test_a_worker_that_comes_late_is_refused_before_it_answers(monkeypatch: pyte
     with pytest.raises(InputError, match=r"^cluster x: a worker has numpy 9.9,"):
         list(with_other(monkeypatch, "numpy", "9.9").map(answered.append, [1, 2, 3]))
     assert 2 not in answered
-
-
-def test_workers_without_a_compiler_compute_the_same_by_other_engines(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_versions(with_other(monkeypatch, "numba", ""), "cluster x")
 
 
 @pytest.mark.parametrize(

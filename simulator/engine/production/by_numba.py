@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numba
@@ -11,10 +10,9 @@ import numpy as np
 from llvmlite import ir
 from llvmlite.binding import Linkage
 from numba import types
-from numba.core import cgutils, compiler, typed_passes, untyped_passes
+from numba.core import compiler, typed_passes, untyped_passes
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.registry import CPUDispatcher
-from numba.core.types.functions import BaseFunction
 from numba.extending import intrinsic
 
 from simulator.engine.production.layout import Table
@@ -40,34 +38,9 @@ def made(function: Callable[..., Any], arguments: str) -> tuple[bytes, str]:
         The types of its arguments, as numba writes a signature.
     """
     entry: Any = CPUDispatcher(function, targetoptions=_OPTIONS, pipeline_class=_compiler(_EntryLowering))
-    with _typing_once():
-        entry.compile(arguments)
+    entry.compile(arguments)
     (result,) = entry.overloads.values()
     return bytes(result.library._get_compiled_object()), str(result.fndesc.llvm_func_name)
-
-
-@contextmanager
-def _typing_once() -> Iterator[None]:
-    """Inside, numba finds the type of an operation on the same types once, and writes records by their names.
-
-    Otherwise it searches all overloads of an operator at every use, and spells out the types of arguments in every pass.
-    """
-    known: dict[Any, Any] = {}
-    function_type: Any = BaseFunction
-    record_type: Any = types.Record
-    typed, written = function_type.get_call_type, record_type.__repr__
-
-    def typed_once(function: Any, context: Any, args: Any, kws: Any) -> Any:
-        key = function, tuple(args), tuple(kws)
-        if kws or key not in known:
-            known[key] = typed(function, context, args, kws)
-        return known[key]
-
-    function_type.get_call_type, record_type.__repr__ = typed_once, lambda record: record.name
-    try:
-        yield
-    finally:
-        function_type.get_call_type, record_type.__repr__ = typed, written
 
 
 # -- helpers that are the entry's own ----------------------------------------------------
@@ -196,24 +169,3 @@ def table(dtype: np.dtype[Any]) -> Table:
 
     read: Any = at
     return read  # type: ignore[no-any-return]
-
-
-def _prefetch() -> Callable[[int], None]:
-    """How compiled functions have memory brought near that they will need soon; any address will do."""
-
-    @intrinsic  # type: ignore[untyped-decorator]
-    def near(_context: Any, _address: Any) -> Any:
-        def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            pointer, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
-            kind = ir.FunctionType(ir.VoidType(), [pointer, flag, flag, flag])
-            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-            builder.call(function, [builder.inttoptr(arguments[0], pointer), flag(0), flag(3), flag(1)])
-            return context.get_dummy_value()
-
-        return types.void(types.int64), generate
-
-    made: Any = near
-    return made  # type: ignore[no-any-return]
-
-
-fetch = _prefetch()

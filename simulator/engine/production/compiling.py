@@ -30,7 +30,3 @@ def table(dtype: np.dtype[Any]) -> Table:
         return record(address + index * size)
 
     return at
-
-
-def fetch(address: int) -> None:
-    """Bring memory near that is needed soon: machine code does so, for any address."""

@@ -29,7 +29,6 @@ from simulator.engine.production.compiling import compiled
 from simulator.engine.production.cores import work
 from simulator.engine.production.fairness import settle, settle_plain
 from simulator.engine.production.layout import Record
-from simulator.engine.production.near import foresee_messages
 from simulator.engine.production.ports import (
     activate,
     available,
@@ -403,8 +402,6 @@ def set_timer(s: Record, port: int) -> None:
     p.updated = now
     wait_s = (front - p.clock) / p.rate
     set_alarm(s, port, 0.0 if wait_s <= 0.0 else wait_s)
-    if first == p.queue:
-        foresee_messages(s, first)
 
 
 @compiled

@@ -32,13 +32,12 @@ from simulator.engine.production.collectives import (
     receive_chunk,
     sent_last,
 )
-from simulator.engine.production.compiling import compiled, fetch
+from simulator.engine.production.compiling import compiled
 from simulator.engine.production.cores import work
 from simulator.engine.production.device import note_message, rank_of, wake
 from simulator.engine.production.flows import send, send_tensors
-from simulator.engine.production.layout import REAL, Record
+from simulator.engine.production.layout import Record
 from simulator.engine.production.loop import advance, next_change
-from simulator.engine.production.near import fetch_order
 from simulator.engine.production.ports import leave_out
 from simulator.engine.production.rank import advance_rank, begin_step, computed, end_operation, heard, operation_of, pack_operation, step_of
 from simulator.engine.production.record import read_variables
@@ -62,8 +61,6 @@ from simulator.engine.production.records import (
 )
 from simulator.engine.production.rules import CLIENT, DISPATCHER, after, ask, ask_pipeline, go_on, may_begin, part_ended, take_step, wait_s
 from simulator.engine.production.updates import finish, serve, served
-
-REAL_BYTES = REAL.itemsize
 
 
 def act(address: int, verb: int, number: int, amount: float, what: int, about: int, left: int) -> int:
@@ -310,10 +307,6 @@ def _turn(s: Record, r: Record, rank: int) -> None:
         if s.closes:  # from now on not all ranks are busy
             at_end_of_instant(s, pack(codes.CLOSE, 0), 0)
         return
-    if s.factors_n:
-        fetch(s.factors + (following % s.factors_n * s.ranks_n + rank) * REAL_BYTES)
-    if s.orders_n:
-        fetch_order(s, rank, following)
     begin_step(s, rank)
     if routine_at(s.routines, r.routine).feeds:
         r.batch_there = r.wants_batch = 0

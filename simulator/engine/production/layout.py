@@ -88,7 +88,7 @@ STATE = np.dtype(
         ("device_tasks", "i8"), ("server_tasks", "i8"),
         ("slowing", "f8"),
         # who hands out steps, and who prepares batches
-        ("drawn", "i8"), ("shared_each", "i8"), ("shared", "i8"), ("each", "i8"), ("closes", "i8"), ("dispatching", "i8"),
+        ("drawn", "i8"), ("shared", "i8"), ("each", "i8"), ("closes", "i8"), ("dispatching", "i8"),
         ("preparing", "i8"),
         # clocks
         ("bound", "i8"), ("slowest", "i8"), ("at_slowest", "i8"), ("behind_n", "i8"),

@@ -8,7 +8,6 @@ from simulator.engine.production.codes import ENDED
 from simulator.engine.production.compiling import compiled
 from simulator.engine.production.device import cancel, compute_on, hidden_since, note_compute, note_message
 from simulator.engine.production.layout import Record
-from simulator.engine.production.near import fetch_connection
 from simulator.engine.production.record import record_step, record_update, waited_s
 from simulator.engine.production.records import (
     count_at,
@@ -75,9 +74,6 @@ def end_operation(s: Record, rank: int, number: int, step: int) -> None:
         missing.n = left
         if left == 0:
             soon(s, pack(codes.BEGIN_OPERATION, rank), pack_operation(step, following))
-            other = operation_at(s.operations, first + following)
-            if other.kind == codes.SEND:
-                fetch_connection(s, number_at(s.slots, rank * s.slots_n + other.slot).n)
     left = r.left - 1
     r.left = left
     if left == 0:

@@ -299,7 +299,6 @@ class State:
         links = aligned(len(incidences) if (kept > 1).any() or self.s.changes_n else 0, layout.LINK)
         links["foreign_before"] = AWAY
         self.add("links", links)
-        self.s.shared_each = len(incidences) // max(count, 1)
         self.add("pairs", aligned(int(first_pair[-1]), layout.PAIR))
         self.add("crossed", numbers(paths.port).view(layout.NUMBER))
         self.add("fresh", aligned(count, layout.NUMBER))

@@ -12,7 +12,6 @@ from simulator.engine.production.compiling import compiled
 from simulator.engine.production.cores import work
 from simulator.engine.production.flows import send
 from simulator.engine.production.layout import Record
-from simulator.engine.production.near import fetch_versions
 from simulator.engine.production.rank import end_operation, give_up, operation_of, pack_operation, step_of
 from simulator.engine.production.record import record_update
 from simulator.engine.production.records import job_at, number_at, operation_at, rank_at, read_at, real_at, routine_at, server_at, tensor_at
@@ -31,8 +30,6 @@ def serve(s: Record, rank: int, number: int, operation: Record, step: int) -> No
         if r.read_version >= t.step and t.come < s.required:
             t.come += 1
             s.last_push_s = s.now
-    if s.servers_n > 1:
-        fetch_versions(s, rank, operation.server)
     submit(s, operation.server, operation.cost_s, rank, pack_operation(step, number))
 
 

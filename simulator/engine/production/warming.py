@@ -19,7 +19,7 @@ import numpy as np
 from simulator.program.program import Paths, Ports
 from simulator.spec.transport import Transport
 
-_MAKING = "paceline: compiling the engine once for this version; this takes about 8 s\n"
+_MAKING = "paceline: compiling the engine once for this version; this takes about 10 s\n"
 _MAKER = "import sys; sys.path[:] = sys.argv[1:]; from simulator.engine.production.warming import make_here; make_here()"
 
 
@@ -112,8 +112,7 @@ def make_here() -> None:
     try:
         from simulator.engine.production import by_numba, compiling
 
-        for name in ("compiled", "table", "fetch"):
-            setattr(compiling, name, getattr(by_numba, name))
+        compiling.compiled, compiling.table = by_numba.compiled, by_numba.table
         from simulator.engine.production.interpreter import act
         from simulator.engine.production.machine import keep
 
