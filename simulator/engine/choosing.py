@@ -31,8 +31,8 @@ Engine = Literal["at-once", "compiled", "interpreted", "simpy"]
 
 _WARMING = "simulator.engine.production.warming"
 """Loader of the compiled engine."""
-_MANY_EVENTS = 50_000
-"""Events of a replication that take a second without machine code."""
+_MANY_EVENTS = 5_000
+"""Events of a replication from which on all of them take seconds without machine code."""
 
 
 @cache

@@ -105,7 +105,7 @@ def test_without_machine_code_a_sentence_is_told_where_that_takes_long(engine, s
         assert choose("auto", 1e9) == "interpreted"
     assert len(told) == 1
     assert "\n" not in str(told[0].message)
-    assert choose("auto", 1e4) == "interpreted"
+    assert choose("auto", 1e3) == "interpreted"
 
 
 @pytest.mark.parametrize("said", ["its cache folder /nowhere cannot be written", ImportError()], ids=["cache", "numba"])
