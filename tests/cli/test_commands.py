@@ -156,7 +156,6 @@ def test_a_run_imports_what_it_uses() -> None:
         "job.outcome",
         "observing.chrome_trace",
         "program.printing",
-        "program.rows",
     )
     front = ("diagnosing", "learning", "planning", "reporting", "serving", "sweeping", "watching")
     rooms = tuple([f"simulator.{room}" for room in beside] + [f"paceline.{room}" for room in front])

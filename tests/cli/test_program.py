@@ -60,13 +60,13 @@ def test_what_a_name_would_have_a_terminal_do_is_shown_instead(
 
 
 @pytest.mark.usefixtures("no_run")
-def test_as_data_it_is_a_row_a_line(paceline: Runner) -> None:
+def test_as_data_it_is_the_same_tables(paceline: Runner) -> None:
     answer = paceline("simulate", "s.toml", "--program", "--json")
     assert (answer.code, answer.stderr) == (0, "")
-    rows = [json.loads(line) for line in answer.stdout.splitlines()]
-    assert rows[0]["schema_version"] == 1
-    assert rows[0]["rows"]["rank"] == 2
-    assert [row["name"] for row in rows if row["table"] == "rank"] == ["worker 0", "worker 1"]
+    printed = json.loads(answer.stdout)
+    (ranks,) = (table for table in printed["tables"] if table["title"].startswith("Ranks"))
+    assert [row[:2] for row in ranks["rows"]] == [["2", "0 to 1"]]
+    assert printed["rules"][0].startswith("An operation begins when")
     assert paceline("simulate", "s.toml", "--program", "--json").stdout == answer.stdout
 
 

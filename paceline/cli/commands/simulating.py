@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import shlex
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from json import dumps
 from pathlib import Path
@@ -256,24 +255,19 @@ def _show_laws(seen: Observation) -> None:
 
 
 def _print_program(scenario: Scenario, *, json: bool) -> None:
-    """Print the program of a scenario: a summary, or with ``json`` every row of every table, one per line."""
+    """Print the program of a scenario: its tables and rules."""
     from paceline import api
+    from paceline.cli.terminal import Styled, display, show_json
+    from simulator.base.table import Column, Table
     from simulator.base.validation_errors import warn_of_implausible
-    from simulator.program.rows import rows_of
+    from simulator.program.printing import sentences_of, tables_of
 
     warn_of_implausible(scenario)
     printed = api.preview(scenario)
     if json:
-        sys.stdout.writelines(f"{dumps(row, allow_nan=False)}\n" for row in rows_of(printed))
-    else:
-        _show_program(scenario, printed)
-
-
-def _show_program(scenario: Scenario, printed: Printed) -> None:
-    from paceline.cli.terminal import Styled, display
-    from simulator.base.table import Column, Table
-    from simulator.program.printing import sentences_of, tables_of
-
+        tables = [listing._asdict() for listing in tables_of(printed)]
+        show_json({"scenario": printed.scenario, "tables": tables, "rules": [*sentences_of(printed.program)]})
+        return
     display(*_heading(scenario, printed))
     for listing in tables_of(printed):
         columns = tuple(Column(heading, "text", left=heading not in ("count", "number")) for heading in listing.columns)
