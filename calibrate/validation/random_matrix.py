@@ -133,27 +133,8 @@ def random_matrix(seed: int, count: int) -> Matrix:
 
 def random_text(seed: int, count: int) -> str:
     """The matrix as a file, which :func:`~calibrate.validation.matrix.read_matrix` takes."""
-    document = tomlkit.document()
-    document.add(tomlkit.comment(f"Drawn by `paceline validate --matrix random:{seed} --count {count}`"))
-    for key, value in random_table(seed, count).items():
-        if not isinstance(value, list):
-            document.add(key, value)
-            continue
-        tables = tomlkit.aot()
-        for row in value:
-            table = tomlkit.table()
-            table.update({name: _inline(entry) for name, entry in row.items()})
-            tables.append(table)
-        document.add(key, tables)
-    return tomlkit.dumps(document)
-
-
-def _inline(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    table = tomlkit.inline_table()
-    table.update({name: _inline(entry) for name, entry in value.items()})
-    return table
+    head = f"# Drawn by `paceline validate --matrix random:{seed} --count {count}`\n"
+    return head + tomlkit.dumps(random_table(seed, count))
 
 
 def random_table(seed: int, count: int) -> dict[str, Any]:

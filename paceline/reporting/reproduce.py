@@ -80,7 +80,7 @@ class Recipe:
 
 def scenario_toml(scenario: Scenario) -> str:
     """The whole scenario as a file that ``paceline simulate`` reads back unchanged."""
-    return tomlkit.dumps(_plain(scenario.model_dump(mode="json")))
+    return tomlkit.dumps(scenario.model_dump(mode="json", exclude_none=True))
 
 
 def recipe_of(results: Sequence[Result], names: Sequence[str]) -> Recipe:
@@ -176,8 +176,8 @@ def _sayable(path: str, value: Any) -> bool:
 
 def _step(number: int, name: str, part: _Part, results: Sequence[Result], first: Scenario) -> RecipeStep:
     ordered = [results[index] for index in part.indices]
-    own = _plain(ordered[0].scenario.model_dump(mode="json"))
-    reference = _plain(first.model_dump(mode="json"))
+    own = ordered[0].scenario.model_dump(mode="json", exclude_none=True)
+    reference = first.model_dump(mode="json", exclude_none=True)
     swept = {path for path, _ in part.axes}
     sections = {}
     for section in own:
@@ -218,10 +218,3 @@ def _origins(results: Sequence[Result]) -> tuple[Origin, ...]:
             Origin("Cluster", cluster.name, cluster.description, cluster.basis, tuple(sorted(cluster.provenance.items()))),
         )
     return tuple(sorted(origins.values(), key=lambda origin: origin.what, reverse=True))
-
-
-def _plain(value: Any) -> Any:
-    """Without the keys that are not set, which TOML cannot say."""
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items() if inner is not None}
-    return [_plain(inner) for inner in value] if isinstance(value, list) else value
