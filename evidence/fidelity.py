@@ -7,7 +7,6 @@ print them.
 
 from __future__ import annotations
 
-import csv
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evidence.discrepancy import crps
+from evidence.rows import rows_in
 from simulator.base.files import EDITED, Output
 from simulator.base.table import Column, Table
 
@@ -100,8 +100,7 @@ def rows_of(files: str, way: str = "") -> list[Row]:
     """The rows of these files that took no part in a fit; where a way is given, only those, and none that was composed."""
     found: list[Row] = []
     for path in sorted(FOLDER.glob(files)):
-        with path.open(encoding="utf-8", newline="") as file:
-            found += [_STUDIES[path.name](row) if path.name in _STUDIES else row for row in csv.DictReader(file)]
+        found += [_STUDIES[path.name](row) if path.name in _STUDIES else row for row in rows_in(path)]
     found = [row for row in found if row.get("fitted") == "0"]
     return [row for row in found if not way or (row["settings.way"] == way and not row["group"].startswith(_COMPOSED))]
 

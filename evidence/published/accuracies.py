@@ -9,13 +9,13 @@ minibatch SGD", 2017). Nothing was chosen by what came out.
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from evidence.published.trainings import GRADIENTS, published, switched, trainings_of
+from evidence.rows import rows_in
 from paceline.learning import Contender, Course, Target, contenders_of
 from paceline.learning import learn as replayed
 from paceline.sweeping.grid import axes_of
@@ -134,11 +134,10 @@ def _learnt(
 
 def learnt_from(path: Path) -> tuple[Learnt, ...]:
     """What ``--learnt`` wrote."""
-    with path.open(newline="", encoding="utf-8") as file:
-        return tuple(
-            Learnt(
-                row["way"], float(row["rate"]), int(row["seed"]), float(row["staleness"]), float(row["accuracy"]), float(row["loss"]),
-                row["diverged"] == "True",
-            )
-            for row in csv.DictReader(file)
-        )  # fmt: skip
+    return tuple(
+        Learnt(
+            row["way"], float(row["rate"]), int(row["seed"]), float(row["staleness"]), float(row["accuracy"]), float(row["loss"]),
+            row["diverged"] == "True",
+        )
+        for row in rows_in(path)
+    )  # fmt: skip

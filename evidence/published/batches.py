@@ -18,7 +18,6 @@ of the batch through both. Part of the models was kept back by a seed, before an
 
 from __future__ import annotations
 
-import csv
 import math
 import random
 from collections.abc import Iterator, Sequence
@@ -31,6 +30,7 @@ from numpy.typing import NDArray
 from calibrate.validation.comparison import Compared
 from calibrate.validation.validation import Score, scores_of
 from evidence.published.tables import data_file
+from evidence.rows import rows_in
 from paceline.learning.planning import samples_ratio
 from simulator.base.table import Cell, Column, Table
 from simulator.spec.figures import Estimate
@@ -74,8 +74,7 @@ class _Moments(NamedTuple):
 
 def series_of_batches() -> tuple[_Series, ...]:
     """Every published series, its batches in their order."""
-    with data_file("samples_by_batch.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_in(data_file("samples_by_batch.csv"))
     return tuple(
         _Series(name, model, tuple(sorted(_Point(
             int(row["global_batch"]), tuple(map(float, row["to_target"].split())), row["unit"], row["source"]) for row in its
@@ -105,8 +104,7 @@ def batch_rows() -> tuple[Compared, ...]:
 
 
 def _moments() -> dict[str, _Moments]:
-    with data_file("gradient_statistics.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_in(data_file("gradient_statistics.csv"))
     found = {}
     for name, its in groupby(rows, key=lambda row: row["series"]):
         epochs = list(its)

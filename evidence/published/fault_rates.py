@@ -5,7 +5,6 @@ It writes ``models/faults`` from ``models/published``: interruptions.csv, machin
 
 from __future__ import annotations
 
-import csv
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from scipy import optimize, stats
 
 from evidence.published.rented import WATCHED, fitted, lifetimes
 from evidence.published.tables import data_file
+from evidence.rows import rows_in
 
 FOLDER = Path(__file__).parents[2] / "models" / "faults"
 _DAY_H = 24.0
@@ -149,8 +149,7 @@ def _published(of: str) -> dict[str, float]:
 
 
 def _lines(name: str) -> Iterator[dict[str, str]]:
-    with open(data_file(name), newline="", encoding="utf-8") as file:
-        yield from csv.DictReader(file)
+    yield from rows_in(data_file(name))
 
 
 def _hours(hours: float) -> str:

@@ -7,7 +7,6 @@ of which not even those are known (AmoebaNet-D) is one of equal layers.
 
 from __future__ import annotations
 
-import csv
 import statistics
 import zlib
 from collections.abc import Sequence
@@ -18,6 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field
 
 from evidence.published.tables import Excluded, data_file, number_of, several
+from evidence.rows import rows_in
 from simulator.base.errors import ScenarioError
 from simulator.base.files import read_toml
 from simulator.base.spec import Spec
@@ -241,11 +241,10 @@ def _loaded(home: Path) -> HybridTables:
 
 
 def _rows(path: Path) -> list[HybridRow]:
-    with open(path, newline="", encoding="utf-8") as file:
-        return [
-            validated(HybridRow, {key: number_of(value) for key, value in fields.items()}, f"{path}: line {number}")
-            for number, fields in enumerate(csv.DictReader(file), start=2)
-        ]
+    return [
+        validated(HybridRow, {key: number_of(value) for key, value in fields.items()}, f"{path}: line {number}")
+        for number, fields in enumerate(rows_in(path), start=2)
+    ]
 
 
 # -- simpler rules --------------------------------------------------------------------------------

@@ -28,7 +28,6 @@ Laplace's approximation, tempered, because misfits of neighbours are alike).
 
 from __future__ import annotations
 
-import csv
 import math
 import tomllib
 from collections.abc import Callable, Sequence
@@ -41,6 +40,7 @@ from pydantic import Field
 from scipy.optimize import least_squares
 
 from evidence.published.tables import data_file
+from evidence.rows import rows_in
 from simulator.base.spec import Rate, Spec
 
 Values = NDArray[np.float64]
@@ -185,9 +185,8 @@ def read_series() -> dict[Series, tuple[Point, ...]]:
     with data_file("nccl.toml").open("rb") as file:
         series = {one.name: one for one in map(Series.model_validate, tomllib.load(file)["series"])}
     times: dict[str, dict[float, list[float]]] = {name: {} for name in series}
-    with data_file("nccl.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
-            times[row["series"]].setdefault(float(row["size_bytes"]), []).append(float(row["time_us"]) * 1e-6)
+    for row in rows_in(data_file("nccl.csv")):
+        times[row["series"]].setdefault(float(row["size_bytes"]), []).append(float(row["time_us"]) * 1e-6)
     return {series[name]: tuple(Point(size, tuple(some)) for size, some in sorted(sizes.items())) for name, sizes in times.items()}
 
 

@@ -22,7 +22,6 @@ Sources: cake-lab/CM-DARE@263b7f14, cake-lab/transient-deep-learning@87c6717e, c
 
 from __future__ import annotations
 
-import csv
 import math
 import random
 import statistics
@@ -34,6 +33,7 @@ from calibrate.validation.comparison import Compared
 from evidence.published.prediction import left_out, tables_of
 from evidence.published.scenarios import cases_of
 from evidence.published.tables import Tables, data_file, load_tables
+from evidence.rows import rows_in
 from simulator import simulate
 from simulator.catalogue.loading import scenario_from_table
 from simulator.spec.figures import Estimate
@@ -109,8 +109,7 @@ def preempted_jobs() -> tuple[Preempted, ...]:
 
 
 def _lines(name: str) -> Iterator[dict[str, str]]:
-    with open(data_file(name), newline="", encoding="utf-8") as file:
-        yield from csv.DictReader(file)
+    yield from rows_in(data_file(name))
 
 
 def fitted(machines: Iterable[Machine], shape: float | None = None) -> Law:

@@ -11,7 +11,6 @@ every other worker, n - 1, whatever the step times. The shape is what is at stak
 
 from __future__ import annotations
 
-import csv
 import math
 import statistics
 import tomllib
@@ -26,6 +25,7 @@ from scipy.stats import t as student
 
 from calibrate.validation.comparison import Compared, histogram_distance
 from evidence.published.tables import data_file
+from evidence.rows import rows_in
 from simulator import scenario_from_table
 from simulator.base.compact import CountHistogram
 from simulator.base.spec import Spec
@@ -67,9 +67,8 @@ def read_staleness() -> dict[StalenessSeries, dict[int, float]]:
     with data_file("staleness.toml").open("rb") as file:
         series = {one.name: one for one in map(StalenessSeries.model_validate, tomllib.load(file)["series"])}
     counts: dict[str, dict[int, float]] = {name: {} for name in series}
-    with data_file("staleness.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
-            counts[row["series"]][int(row["staleness"])] = float(row["count"])
+    for row in rows_in(data_file("staleness.csv")):
+        counts[row["series"]][int(row["staleness"])] = float(row["count"])
     return {series[name]: some for name, some in counts.items()}
 
 

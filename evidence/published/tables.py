@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
@@ -11,6 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field
 
+from evidence.rows import rows_in
 from simulator.base import catalog
 from simulator.base.errors import CalibrationError, ScenarioError
 from simulator.base.files import read_toml
@@ -192,17 +192,15 @@ def load_tables(home: Path | None = None) -> Tables:
 
 
 def _accounted(path: Path) -> Iterator[Accounted]:
-    with open(path, newline="", encoding="utf-8") as file:
-        for fields in csv.DictReader(file):
-            yield validated(Accounted, {key: number_of(value) for key, value in fields.items()}, str(path))
+    for fields in rows_in(path):
+        yield validated(Accounted, {key: number_of(value) for key, value in fields.items()}, str(path))
 
 
 def _rows(path: Path) -> Iterator[Row]:
-    with open(path, newline="", encoding="utf-8") as file:
-        for number, fields in enumerate(csv.DictReader(file), start=2):
-            given: dict[str, Any] = {key: number_of(value) for key, value in fields.items() if value and key in Row.model_fields}
-            given["throughput"] = tuple(float(value) for value in fields["throughput"].split())
-            yield validated(Row, given, f"{path}: line {number}")
+    for number, fields in enumerate(rows_in(path), start=2):
+        given: dict[str, Any] = {key: number_of(value) for key, value in fields.items() if value and key in Row.model_fields}
+        given["throughput"] = tuple(float(value) for value in fields["throughput"].split())
+        yield validated(Row, given, f"{path}: line {number}")
 
 
 def number_of(text: str) -> int | float | str:
@@ -285,9 +283,8 @@ def _listed(home: Path) -> dict[str, tuple[Tensor, ...]]:
     tensor is ready when all but what lies before its layer is done.
     """
     found: dict[str, list[Tensor]] = {}
-    with open(home / "tensors.csv", newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            found.setdefault(row["network"], []).append(Tensor(float(row["elements"]), 1.0 - float(row["forward_share_before"])))
+    for row in rows_in(home / "tensors.csv"):
+        found.setdefault(row["network"], []).append(Tensor(float(row["elements"]), 1.0 - float(row["forward_share_before"])))
     return {name: tuple(reversed(tensors)) for name, tensors in found.items()}
 
 

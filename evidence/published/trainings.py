@@ -9,7 +9,6 @@ in :mod:`evidence.published.rented`. Accuracies are in :mod:`evidence.published.
 
 from __future__ import annotations
 
-import csv
 import random
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from calibrate.validation.comparison import Compared
 from evidence.published.prediction import compute_that_gives, discrepancy_without, left_out, solved, tables_of
 from evidence.published.scenarios import PublishedCase, cases_of, table_of
 from evidence.published.tables import Row, Tables, data_file, load_tables
+from evidence.rows import rows_in
 from simulator import simulate
 from simulator.catalogue.loading import scenario_from_table
 from simulator.results.inadequacy import regime_of
@@ -141,8 +141,7 @@ def switched() -> tuple[Switched, ...]:
 
 
 def _lines(name: str) -> Iterator[dict[str, str]]:
-    with open(data_file(name), newline="", encoding="utf-8") as file:
-        yield from csv.DictReader(file)
+    yield from rows_in(data_file(name))
 
 
 def experiments(tables: Tables | None = None) -> tuple[Experiment, ...]:

@@ -19,14 +19,12 @@ points lower: gloo's small buffers pass the shaper in a burst.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
 import math
 import os
 import random
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -36,9 +34,9 @@ from calibrate.fit.link import fit_link
 from calibrate.fit.writing import write_fitted
 from calibrate.measurements import Repeat, Updated, Used, new_file, read_measurements
 from calibrate.probing import run_probe
+from evidence.rows import rows_in, write_rows
 from simulator import simulate
 from simulator.base import catalog
-from simulator.base.files import Output, csv_kind
 from simulator.base.process import scratch
 from simulator.catalogue.loading import scenario_from_table
 from simulator.scenario import Scenario
@@ -212,18 +210,7 @@ def trained(setting: DDPSetting, python: str, measurements: Path, torch: str) ->
 def read_runs(folder: Path = FOLDER) -> list[dict[str, str]]:
     """What was measured."""
     path = folder / RUNS
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def _written(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], path: Path) -> None:
-    text = io.StringIO()
-    table = csv.DictWriter(text, columns, lineterminator="\n")
-    table.writeheader()
-    table.writerows(rows)
-    Output(path, csv_kind(columns), force=True).write(text.getvalue())
+    return rows_in(path) if path.exists() else []
 
 
 def _missing() -> Iterator[DDPSetting]:
@@ -255,10 +242,10 @@ def main() -> None:
             found = trained(setting, python, measurements, arguments.torch)
             print(setting, found or "was disturbed: measured again by the next call", flush=True)  # noqa: T201
             if found is not None:
-                _written([*read_runs(), found], RUN_COLUMNS, FOLDER / RUNS)
+                write_rows(FOLDER / RUNS, RUN_COLUMNS, [*read_runs(), found])
     else:
         rows = [row_of(run, FOLDER) for run in read_runs()]
-        _written(rows, COLUMNS, FOLDER / "steps.csv")
+        write_rows(FOLDER / "steps.csv", COLUMNS, rows)
         for workers in (2, 3):
             errors = sorted(abs(float(row["error"])) for row in rows if int(row["workers"]) == workers)
             p90 = errors[math.ceil(0.9 * len(errors)) - 1]

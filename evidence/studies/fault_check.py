@@ -37,7 +37,7 @@ from calibrate.testbed.platform import Platform
 from calibrate.testbed.readings import OneRun, Readings, faults_of, lost_steps, read_run
 from calibrate.testbed.running import measure_setting, retried
 from calibrate.testbed.setting import TestbedSetting
-from evidence.studies import begin_rows
+from evidence.rows import add_rows, begin_rows, rows_in
 from evidence.studies.job_prediction import JobCosts, job_scenario
 from evidence.studies.job_readings import checkpoint_stops_s, fewer_workers_s, finished_s, rates, restores_s, startups_s
 from simulator import simulate
@@ -231,8 +231,7 @@ def main() -> None:
     if not arguments.predict:
         _measure(arguments, fit, experiments)
         return
-    with arguments.out.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_in(arguments.out)
     found = compared(experiments, rows, Platform.model_validate_json(arguments.machine.read_text(encoding="utf-8")))
     csv.writer(sys.stdout, lineterminator="\n").writerows([HEADER, *lines(found)])
 
@@ -243,14 +242,12 @@ def _measure(arguments: argparse.Namespace, fit: Sequence[TestbedSetting], exper
         readings = [_measured(one, arguments.measurements, _FIT_REPEATS, _FIT_SEED) for one in fit]
         platform = fit_platform(readings, "testbed", readings[0].cores).model_copy(update={"draws": ()})
         platform.write(arguments.machine)
-    with arguments.out.open(encoding="utf-8", newline="") as file:
-        there = Counter((row["name"], row["part"], row["mode"]) for row in csv.DictReader(file))
+    there = Counter((row["name"], row["part"], row["mode"]) for row in rows_in(arguments.out))
     for one in experiments:
         if there[one.name, one.part, one.setting.mode]:
             continue
         rows = list(_rows(one, _measured(one.setting, arguments.measurements, one.repeats, one.seed)))
-        with arguments.out.open("a", encoding="utf-8", newline="") as file:
-            csv.DictWriter(file, COLUMNS, lineterminator="\n").writerows(rows)
+        add_rows(arguments.out, COLUMNS, rows)
         print(f"{one.setting.mode}, {one.name}: {', '.join(row['time_s'] for row in rows)} s", flush=True)  # noqa: T201
 
 

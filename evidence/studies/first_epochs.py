@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evidence.rows import rows_in
 from evidence.studies.timed_epochs import EpochTimes, JobSetting, JobTimes, read_job_settings
 from simulator import scenario_from_table, simulate
 from simulator.base.files import Output, csv_kind, read_toml
@@ -133,8 +134,7 @@ def _each_epoch(outcome: JobOutcome) -> Iterator[Epoch]:
 
 def compared(settings: Path, rows_file: Path) -> dict[str, list[Beside]]:
     """The parts of every setting that was measured, in the order of the settings."""
-    with rows_file.open(encoding="utf-8", newline="") as file:
-        jobs = jobs_of_rows(list(csv.DictReader(file)))
+    jobs = jobs_of_rows(rows_in(rows_file))
     return {
         setting.name: compared_jobs(
             setting, jobs[setting.name], simulate(scenario_of(setting, read_toml(settings.parent / setting.workload)))

@@ -28,6 +28,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from calibrate.probing import command_of, probing
+from evidence.rows import rows_in
 from simulator import simulate
 from simulator.base.files import Output, csv_kind
 from simulator.catalogue.loading import load_scenario
@@ -81,8 +82,7 @@ class Compared:
 
 def read_loops(path: Path = LOOPS) -> list[Loop]:
     """Loops that were measured."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return [_loop(row) for row in csv.DictReader(file)]
+    return [_loop(row) for row in rows_in(path)]
 
 
 def _loop(row: dict[str, str]) -> Loop:

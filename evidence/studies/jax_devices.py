@@ -16,12 +16,10 @@ steps are far too fast: a ladder of 4 MB that one device updates in 0.6 ms takes
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import math
 import random
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +28,10 @@ from calibrate.fit.estimators import MessageCosts, line_of_medians
 from calibrate.fit.writing import write_fitted
 from calibrate.measurements import Load, StepTime, Transfer, new_file, read_measurements
 from calibrate.probing import run_probe
+from evidence.rows import rows_in, write_rows
+from evidence.studies.ddp_runs import workload_file
 from simulator import simulate
 from simulator.base import catalog
-from simulator.base.files import Output, csv_kind
 from simulator.catalogue.loading import scenario_from_table
 from simulator.scenario import Scenario
 
@@ -74,15 +73,9 @@ def drawn_settings() -> dict[tuple[str, int], list[int]]:
     return {(model, devices): sorted(chance.sample(MODELS[model], 2)) for model in MODELS for devices in DEVICES}
 
 
-def workload_file(model: str) -> str:
-    """Name of the file of a calibrated model."""
-    return f"{model.partition(':')[0].removesuffix('.py')}.toml"
-
-
 def scenario_of(model: str, devices: int, batch: int, folder: Path) -> Scenario:
     """The scenario that a user writes who has calibrated the model and the memory that devices share."""
-    with (folder / LINK).open(encoding="utf-8", newline="") as file:
-        (link,) = csv.DictReader(file)
+    (link,) = rows_in(folder / LINK)
     table = {
         "workload": {"use": str(folder / workload_file(model)), "batch_per_replica": batch},
         "cluster": {
@@ -135,7 +128,7 @@ def link_measured(python: str, measurements: Path) -> None:
     costs = MessageCosts.of_chains((record.size_bytes, record.hops, record.round, record.seconds) for record in records)
     line = line_of_medians(*costs.points(), tolerance=0.05)
     found = {"latency_s": f"{max(line.base, 0.0) / 2:.6g}", "bandwidth_bytes_per_s": f"{2 / line.slope:.6g}"}
-    _written([found], LINK_COLUMNS, FOLDER / LINK)
+    write_rows(FOLDER / LINK, LINK_COLUMNS, [found])
 
 
 def trained(model: str, devices: int, python: str, measurements: Path) -> list[dict[str, Any]]:
@@ -162,18 +155,7 @@ def trained(model: str, devices: int, python: str, measurements: Path) -> list[d
 def read_runs(folder: Path = FOLDER) -> list[dict[str, str]]:
     """What was measured."""
     path = folder / RUNS
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def _written(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], path: Path) -> None:
-    text = io.StringIO()
-    table = csv.DictWriter(text, columns, lineterminator="\n")
-    table.writeheader()
-    table.writerows(rows)
-    Output(path, csv_kind(columns), force=True).write(text.getvalue())
+    return rows_in(path) if path.exists() else []
 
 
 def main() -> None:
@@ -200,10 +182,10 @@ def main() -> None:
         there = {(run["model"], int(run["devices"])) for run in read_runs()}
         for model, devices in drawn_settings():
             if (model, devices) not in there:
-                _written([*read_runs(), *trained(model, devices, python, measurements)], RUN_COLUMNS, FOLDER / RUNS)
+                write_rows(FOLDER / RUNS, RUN_COLUMNS, [*read_runs(), *trained(model, devices, python, measurements)])
     else:
         rows = [row_of(run, FOLDER) for run in read_runs()]
-        _written(rows, COLUMNS, FOLDER / "steps.csv")
+        write_rows(FOLDER / "steps.csv", COLUMNS, rows)
         errors = sorted(abs(float(row["error"])) for row in rows)
         print("median", f"{statistics.median(errors):.1%}", "90th", f"{errors[math.ceil(0.9 * len(errors)) - 1]:.1%}")  # noqa: T201
         for row in rows:

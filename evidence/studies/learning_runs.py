@@ -8,7 +8,6 @@ replays it, and prints both results. Rows that are there are not measured again.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import math
 import os
@@ -27,7 +26,7 @@ from calibrate.probing import run_probe
 from calibrate.testbed.platform import PRIORS
 from calibrate.testbed.scenarios import scenario_of
 from calibrate.testbed.setting import TestbedSetting
-from evidence.studies import begin_rows
+from evidence.rows import add_rows, begin_rows, rows_in
 from simulator.base.errors import CalibrationError
 from simulator.base.files import check_folder
 from simulator.base.process import scratch
@@ -242,9 +241,8 @@ def rows_of(setting: LearningSetting, number: int, run: Real) -> Iterator[dict[s
 def read_rows(path: Path) -> dict[LearningSetting, list[Real]]:
     """Real runs that a file has, by their settings."""
     found: dict[tuple[str, int, int], list[dict[str, str]]] = {}
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            found.setdefault((row["mode"], int(row["workers"]), int(row["run"])), []).append(row)
+    for row in rows_in(path):
+        found.setdefault((row["mode"], int(row["workers"]), int(row["run"])), []).append(row)
     runs: dict[LearningSetting, list[Real]] = {}
     for (mode, workers, _), rows in found.items():
         curve, steps, (end,) = ([row for row in rows if row["kind"] == kind] for kind in ("curve", "step", "end"))
@@ -281,8 +279,7 @@ def main() -> None:
         done, wanted = len(there.get(setting, [])), 2 if setting.workers == 1 else arguments.repeats
         while done < wanted:
             run = _undisturbed(setting, arguments.measurements, done)
-            with arguments.out.open("a", encoding="utf-8", newline="") as file:
-                csv.DictWriter(file, COLUMNS, lineterminator="\n").writerows(rows_of(setting, done, run))
+            add_rows(arguments.out, COLUMNS, rows_of(setting, done, run))
             said = f"{setting.mode} {setting.workers}: {run.time_s[-1]:.1f} s, accuracy {run.accuracy[-1]:.3f}"
             print(f"{said}, others {run.others_share:.0%}", flush=True)  # noqa: T201
             done += 1

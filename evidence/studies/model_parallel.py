@@ -9,12 +9,12 @@ writes ``models/validated/model-parallel.csv``.
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from calibrate.validation.comparison import Compared, drawn_interval, reached_of, rows_to_csv
+from evidence.rows import rows_in
 from evidence.studies.staged_runs import StagedSetting, read_settings, scenario_of
 from simulator import simulate
 from simulator.base import catalog
@@ -48,8 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workload", type=Path, help="of the model that was run, with layers, measured on one core")
     models = catalog.own_file("discrepancy.toml").parent
-    with (models / "measured" / "model-parallel.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_in(models / "measured" / "model-parallel.csv")
     found = compared_rows(read_settings(models / "measured" / "model-parallel.toml"), rows, read_toml(parser.parse_args().workload))
     Output(models / "validated" / "model-parallel.csv", EDITED._replace(ending=".csv"), force=True).write(rows_to_csv(found))
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from calibrate.probing import command_of, probing
-from evidence.studies import begin_rows
+from evidence.rows import begin_rows, rows_in
 
 _PROBE = str(Path(__file__).parents[1] / "probes" / "peak_memory.py")
 _THRESHOLD_BYTES = 128 * 1024
@@ -55,8 +55,7 @@ def measure(target: str, batch: int, *, jit: bool = False, python: str = sys.exe
 
 def read_peaks(path: Path) -> list[Peak]:
     """Rows as :func:`main` writes them."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return [_peak(row) for row in csv.DictReader(file)]
+    return [_peak(row) for row in rows_in(path)]
 
 
 def _peak(row: dict[str, str]) -> Peak:

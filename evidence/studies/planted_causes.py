@@ -29,7 +29,7 @@ from calibrate.testbed.loading import builder_of
 from calibrate.testbed.platform import PRIORS, log_width
 from calibrate.testbed.scenarios import RealCompute, scenario_of
 from calibrate.testbed.setting import TestbedSetting
-from evidence.studies import begin_rows
+from evidence.rows import add_rows, begin_rows, rows_in
 from paceline.api.diagnosing import watch
 from paceline.diagnosing import Diagnosis, Seen, diagnose, seen_in_runs
 from paceline.sweeping import Runner, Simulations
@@ -277,9 +277,8 @@ def rows_of(case: Planting, variant: str, run: RunSeen) -> Iterator[dict[str, ob
 def read_rows(path: Path) -> dict[tuple[int, str], RunSeen]:
     """Runs that a file has, by case and variant."""
     found: dict[tuple[int, str], list[dict[str, str]]] = {}
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            found.setdefault((int(row["case"]), row["variant"]), []).append(row)
+    for row in rows_in(path):
+        found.setdefault((int(row["case"]), row["variant"]), []).append(row)
 
     def means_s(rows: Sequence[Mapping[str, str]], name: str) -> tuple[float, ...]:
         return tuple(float(row[name]) / 1e3 for row in rows)
@@ -468,8 +467,7 @@ def main() -> None:
                 continue
             kinds = {"planted": case.kinds, "removed": case.kinds[1:], "other": case.kinds[:1], "alone": case.known}[variant]
             run = _undisturbed(case, kinds, arguments.measurements, alone=variant == "alone")
-            with arguments.out.open("a", encoding="utf-8", newline="") as file:
-                csv.DictWriter(file, COLUMNS, lineterminator="\n").writerows(rows_of(case, variant, run))
+            add_rows(arguments.out, COLUMNS, rows_of(case, variant, run))
             took = f"{step_s(case, run) * 1e3:.0f} ms, others {run.others_share:.0%}"
             print(f"{case.number} {case.kinds} {variant}: {took}", flush=True)  # noqa: T201
     there = read_rows(arguments.out)

@@ -7,7 +7,6 @@ of a file (``models/measured/model-parallel.toml``) and appends a row for each r
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 from collections import Counter
@@ -26,7 +25,7 @@ from calibrate.probing import Progress, run_probe
 from calibrate.profiling import check_target
 from calibrate.testbed.platform import PRIORS
 from calibrate.testbed.setting import ShapedLink
-from evidence.studies import begin_rows
+from evidence.rows import add_rows, begin_rows, rows_in
 from simulator import scenario_from_table, simulate
 from simulator.base.errors import CalibrationError, InputError
 from simulator.base.files import check_folder, read_toml
@@ -364,22 +363,19 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     if arguments.predict is not None:
-        with arguments.out.open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
+        rows = rows_in(arguments.out)
         for cells in compared(read_settings(arguments.settings), rows, read_toml(arguments.predict)):
             print("| " + " | ".join(cells) + " |")  # noqa: T201
         return
     begin_rows(arguments.out, COLUMNS)
-    with arguments.out.open(encoding="utf-8", newline="") as file:
-        there = Counter(row["name"] for row in csv.DictReader(file))
+    there = Counter(row["name"] for row in rows_in(arguments.out))
     for setting in read_settings(arguments.settings):
         missing = arguments.repeats - there[setting.name]
         if arguments.only not in setting.name or missing <= 0:
             continue
         steps = []
         for row in _undisturbed(setting, arguments.measurements, missing):
-            with arguments.out.open("a", encoding="utf-8", newline="") as file:
-                csv.DictWriter(file, COLUMNS, lineterminator="\n").writerow(row)
+            add_rows(arguments.out, COLUMNS, [row])
             steps.append(1000 * float(row["step_s"]))
         print(f"{setting.name}: {', '.join(f'{one:.2f}' for one in steps) or 'disturbed all the time'} ms a step", flush=True)  # noqa: T201
 

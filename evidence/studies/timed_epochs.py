@@ -8,7 +8,6 @@ a file (``models/measured/first-epochs.toml``) and appends a row for each epoch 
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,7 +20,7 @@ from pydantic import Field
 from calibrate.measurements import Count, Load, Measurements, MeasurementsError, NotNegative, Record, new_file, read_measurements
 from calibrate.probing import run_probe
 from calibrate.profiling import check_target
-from evidence.studies import begin_rows
+from evidence.rows import add_rows, begin_rows, rows_in
 from simulator.base.errors import InputError
 from simulator.base.files import check_folder, read_toml
 from simulator.base.spec import Spec
@@ -235,8 +234,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="settings whose name has this in it")
     arguments = parser.parse_args()
     begin_rows(arguments.out, COLUMNS)
-    with arguments.out.open(encoding="utf-8", newline="") as file:
-        there = Counter(name for name, _ in {(row["name"], row["repeat"]) for row in csv.DictReader(file)})
+    there = Counter(name for name, _ in {(row["name"], row["repeat"]) for row in rows_in(arguments.out)})
     for setting in read_job_settings(arguments.settings):
         if arguments.only not in setting.name:
             continue
@@ -245,8 +243,7 @@ def main() -> None:
             if measured is None:
                 print(f"{setting.name}: disturbed all the time", flush=True)  # noqa: T201
                 break
-            with arguments.out.open("a", encoding="utf-8", newline="") as file:
-                csv.DictWriter(file, COLUMNS, lineterminator="\n").writerows(_rows(setting, repeat, measured))
+            add_rows(arguments.out, COLUMNS, _rows(setting, repeat, measured))
             job = read_job(measured)
             each = ", ".join(f"{epoch.time_s:.2f}" for epoch in job.epochs)
             print(f"{setting.name}: start-up {job.startup_s:.2f} s, epochs {each} s, {job.time_s:.2f} s in all", flush=True)  # noqa: T201

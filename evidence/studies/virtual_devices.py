@@ -19,10 +19,7 @@ to them.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import math
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +27,7 @@ from calibrate.fit.link import fit_link
 from calibrate.fit.step import fit_workload
 from calibrate.fit.writing import write_fitted
 from calibrate.measurements import Load, Measurements, StepTime, read_measurements
+from evidence.rows import text_of_rows
 from simulator import simulate
 from simulator.base import catalog
 from simulator.base.errors import InputError
@@ -109,15 +107,6 @@ def row_of(folder: Path, its: Steps, alone_s: float) -> dict[str, Any]:
     }
 
 
-def written(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The rows as CSV."""
-    text = io.StringIO()
-    table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    table.writeheader()
-    table.writerows(rows)
-    return text.getvalue()
-
-
 def main() -> None:
     """Fit, predict, and write all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -137,7 +126,9 @@ def main() -> None:
             load = fit_workload(one.path, measured_steps(one)[0].model.replace("_", "-"), accept_disturbed=True)
             write_fitted(load.model_copy(update={"jitter_draws": ()}), folder / f"{load.model}.toml")
     shared = sorted(each for each in steps if each.replicas > 1)
-    Output(folder / "steps.csv", csv_kind(COLUMNS)).write(written([row_of(folder, each, alone[each.model, each.batch]) for each in shared]))
+    Output(folder / "steps.csv", csv_kind(COLUMNS)).write(
+        text_of_rows(COLUMNS, [row_of(folder, each, alone[each.model, each.batch]) for each in shared])
+    )
 
 
 if __name__ == "__main__":
