@@ -217,8 +217,7 @@ class Scenario(Short, Terse, only=("training", "discrepancy", "practice", "input
     @property
     def eager(self) -> bool | None:
         """Whether a framework launches each kernel; None: unknown, or as a workload was computed already."""
-        cut = self.strategy.cuts_batches and self.strategy.simpler is None
-        return {"eager": True, "graph": False, None: cut or None}[self.training.launch]
+        return {"eager": True, "graph": False, None: self.strategy.cuts_batches or None}[self.training.launch]
 
     @property
     def sections(self) -> dict[str, Any]:
