@@ -8,7 +8,7 @@ these leave something out from its ``model_config.yaml``; of prime-rl's from the
 run does that no key describes. Runs whose attention is Transformer Engine's choice have that of the nearer prediction: scores take a third
 to a half of the peak.
 
-    python -m evidence.studies.gpu_runs [steps | markdown]
+    python -m evidence.studies.gpu_runs [steps] [markdown]
 """
 
 from __future__ import annotations
@@ -259,9 +259,13 @@ def _of_memory(runs: Sequence[Run]) -> Iterator[str]:
 # -- steps ---------------------------------------------------------------------------------
 
 
-def result_of(run: Run) -> Result:
+CONTENDED = "_1node"
+"""Cases on one node of four GB200, which take 5 to 12 times as long as on two, and vary twofold within a run: no key describes why."""
+
+
+def result_of(run: Run, launch: str | None = None) -> Result:
     """The prediction; simulated once for runs that differ in what a scenario does not say."""
-    return _simulated(run.keys)
+    return _simulated(run.keys if launch is None else (*run.keys, ("training.launch", launch)))
 
 
 @cache
@@ -269,26 +273,103 @@ def _simulated(keys: tuple[tuple[str, Any], ...]) -> Result:
     return simulate(Run("run", "", "", "", "", None, None, keys).scenario)
 
 
-def step_interval_s(run: Run) -> Estimate:
+def step_interval_s(run: Run, launch: str | None = None) -> Estimate:
     """Seconds of a step, with the 90% interval that follows from the throughput's."""
-    rate = result_of(run).throughput_samples_per_s
+    rate = result_of(run, launch).throughput_samples_per_s
     return Estimate(mean=run.samples / rate.mean, low=run.samples / rate.high, high=run.samples / rate.low)
 
 
+def step_error(run: Run, launch: str | None = None) -> float:
+    """Relative error of the predicted step."""
+    return step_interval_s(run, launch).mean / (run.step_s or 1.0) - 1
+
+
+def errors_after_one(runs: Sequence[Run]) -> Iterator[float]:
+    """Errors of each run, scaled as each run of its shape on another device or in another version asks: what a refit does."""
+    for run in runs:
+        for other in runs:
+            if other.shape == run.shape and other.hardware != run.hardware:
+                yield (1 + step_error(run)) / (1 + step_error(other)) - 1
+
+
+class StepScore(NamedTuple):
+    """How predicted steps of some runs compare with measured ones: sizes of relative errors in the median."""
+
+    kind: str
+    runs: int
+    shapes: int
+    median: float
+    bias: float
+    ninth: float
+    """90th percentile of their sizes."""
+    inside: float
+    """Share of runs inside the 90% interval."""
+    after_one: float | None
+    """Where another run of the shape was given; None: there is none."""
+    without: float
+    """Where a graph launches kernels, which takes the host next to no time."""
+
+
+def step_score(kind: str, runs: Sequence[Run]) -> StepScore:
+    """Compare predicted steps with measured ones."""
+    errors, told = [step_error(run) for run in runs], [step_interval_s(run) for run in runs]
+    sizes, after = [abs(error) for error in errors], [abs(error) for error in errors_after_one(runs)]
+    inside = [each.low <= (run.step_s or 0.0) <= each.high for run, each in zip(runs, told, strict=True)]
+    return StepScore(
+        kind, len(runs), len({run.shape for run in runs}), statistics.median(sizes), statistics.median(errors),
+        float(np.quantile(sizes, 0.9)), statistics.fmean(inside), statistics.median(after) if after else None,
+        statistics.median(abs(step_error(run, "graph")) for run in runs),
+    )  # fmt: skip
+
+
+def step_scores(runs: Iterable[Run]) -> Iterator[StepScore]:
+    """Scores of each kind of runs where the host decides, of all of them, of those where devices do, and of what no key describes."""
+    timed = [run for run in runs if run.step_s is not None]
+    told = [run for run in timed if not run.note and CONTENDED not in run.case]
+    host = [run for run in told if result_of(run).bottleneck.name == "host"]
+    for kind in dict.fromkeys(run.kind for run in host):
+        yield step_score(kind, [run for run in host if run.kind == kind])
+    yield step_score("the host decides", host)
+    devices = [run for run in told if run not in host]
+    yield step_score("devices decide", devices)
+    yield step_score("of these, supervised", [run for run in devices if not run.case.startswith("rl ")])
+    yield step_score("one node of four GB200", [run for run in timed if CONTENDED in run.case])
+    for note in dict.fromkeys(run.note for run in timed if run.note):
+        yield step_score(note, [run for run in timed if run.note == note])
+
+
+def step_markdown(runs: Sequence[Run]) -> Iterator[str]:
+    """Lines of the second table of docs/large-models.md."""
+    yield "| steps with | runs | shapes | median error | bias | 90% below | inside the interval | after one run | without the host |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    notes = {run.note for run in runs}
+    for each in step_scores(runs):
+        if each.kind not in notes:
+            after = "" if each.after_one is None else f"{each.after_one:.0%}"
+            signed = f"{each.bias:+.0%}".replace("-0%", "0%").replace("-", "−")
+            yield (
+                f"| {_WORDS.get(each.kind, each.kind)} | {each.runs} | {each.shapes} | {each.median:.0%} | {signed} | {each.ninth:.0%} "
+                f"| {each.inside:.0%} | {after} | {each.without:.0%} |"
+            )
+
+
 def _of_steps(runs: Sequence[Run]) -> Iterator[str]:
-    """Measured and predicted steps, and how many lie inside their interval."""
-    timed = [(run, run.step_s, step_interval_s(run)) for run in runs if run.step_s is not None]
-    for run, step_s, told in timed:
-        limit = result_of(run).bottleneck.name
-        yield f"{run.case:94} {run.hardware:24} {step_s:.4f} s, predicted {told.mean:.4f} ({told.low:.4f} to {told.high:.4f}), {limit}"
-    for name, by_host in (("limited by the host", True), ("others", False)):
-        some = [(step_s, told) for run, step_s, told in timed if (result_of(run).bottleneck.name == "host") == by_host]
-        inside = sum(told.low <= step_s <= told.high for step_s, told in some)
-        ratio = statistics.median(step_s / told.mean for step_s, told in some)
-        yield f"{name}: {inside} of {len(some)} inside the 90% interval; measured over predicted {ratio:.2f} in the median"
+    """Measured and predicted steps, and what they come to."""
+    for run in runs:
+        if run.step_s is not None:
+            told, limit = step_interval_s(run), result_of(run).bottleneck.name
+            seconds = f"{run.step_s:.4f} s, predicted {told.mean:.4f} ({told.low:.4f} to {told.high:.4f}), {step_error(run):+.0%}"
+            yield f"{run.case:94} {run.hardware:24} {seconds}, {limit} {run.note}"
+    yield f"{'kind':48} runs shapes  median    bias    90%  inside  after one  without the host"
+    for each in step_scores(runs):
+        after = "" if each.after_one is None else f"{each.after_one:.1%}"
+        yield (
+            f"{each.kind:48} {each.runs:4} {each.shapes:6} {each.median:7.1%} {each.bias:+7.1%} {each.ninth:6.1%} {each.inside:7.0%} "
+            f"{after:>10} {each.without:17.1%}"
+        )
 
 
 if __name__ == "__main__":
-    _WAYS = {"steps": _of_steps, "markdown": markdown}
+    _WAYS = {"steps": _of_steps, "markdown": markdown, "steps markdown": step_markdown}
     for line in _WAYS.get(" ".join(sys.argv[1:]), _of_memory)(read_runs()):
         sys.stdout.write(f"{line}\n")
