@@ -115,7 +115,7 @@ class Candidate:
 _PASSES = ("forward.base_s", "forward.per_sample_s", "backward.base_s", "backward.per_sample_s")
 # another clock, another thermal state, shared cores: mostly within a third of what was calibrated
 _COMPUTE = Candidate("compute", "workload", _PASSES, 0.25)
-# what 379 runs by Megatron-LM scatter, and versions of software
+# what runs of one shape by Megatron-LM scatter over versions of software
 _LAUNCHING = Candidate("launching of kernels", "practice", (EAGER,), 0.35)
 # known by its order of magnitude: twice or half at one standard deviation
 _SERVER = Candidate("server time per gradient", "workload", ("server.base_s", "server.per_byte_s"), 0.7)

@@ -20,7 +20,7 @@ Cut = Literal["balanced", "even"]
 
 _MESSAGE, _COLLECTIVE, _STEP = 7.0, 2.5, 300.0
 """Kernels that a framework's host could launch in the same time: for a message that others wait for (to another stage, around a ring,
-to experts), for a collective of split tensors, and for each step (optimizer, norms, logging). Fitted with the host's time per kernel to 346
+to experts), for a collective of split tensors, and for each step (optimizer, norms, logging). Fitted with the host's time per kernel to 365
 runs by Megatron-LM; those of other shapes are predicted within 9% in the median (evidence.studies.gpu_runs)."""
 _OF_RING, _OF_EXPERTS = 3, 4
 """Messages of a layer in both passes: of keys and values, their gradients too, for each device more; tokens to experts and back."""
