@@ -107,7 +107,7 @@ def test_what_differs_in_more_than_speeds_has_no_bounds() -> None:
 @pytest.mark.slow
 def test_twice_the_batch_is_at_most_twice_the_throughput_whatever_launching_takes() -> None:
     """Kernels so small that the host may launch them in several times as long: with twice the batch they are twice as large."""
-    base = load_scenario("rails-sharp", [("run.steps", 10)])
+    base = load_scenario("rails-sharp", [("run.steps", 10), ("workload.batch_per_replica", 32)])
     larger = with_batch(base, 2)
     assert gain_bounds(larger, base) == pytest.approx((1.0, 2.0))
     result, before = simulate(larger), simulate(base)
