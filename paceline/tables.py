@@ -30,27 +30,27 @@ if TYPE_CHECKING:
 
 PART_LABELS = {part: COLUMNS[f"job_{part}_s"].heading for part in JobParts.model_fields} | {"steps": "Steps"}
 """Labels of :class:`~simulator.spec.figures.JobParts`, in order."""
-CONFIGURATION = Column("configuration", "text", "Strategy", "the curve, with its settings where more than the number of replicas varies")
+CONFIGURATION = Column("configuration", "text", "Strategy")
 """Column that identifies a row's result."""
 
 
 # -- the whole job -------------------------------------------------------------------------
 
 PART_COLUMNS = (
-    Column("part", "text", "Part", "a part of the job; the parts add up to its time"),
-    Column("seconds", "seconds", "Time", "mean over replications"),
-    Column("share", "share", "Share of job", "share of the job's mean time"),
-    Column("meaning", "text", "What it is", "in words"),
+    Column("part", "text", "Part"),
+    Column("seconds", "seconds", "Time"),
+    Column("share", "share", "Share of job"),
+    Column("meaning", "text", "What it is"),
 )
 EPOCH_COLUMNS = (
-    Column("epochs", "text", "Epochs", "numbers of epochs with the same time", by=lambda epoch: _numbers(epoch)),
-    Column("time_s", "seconds", "Each takes", "without faults"),
-    Column("first_step_s", "seconds", "First step", "waiting for its batch and tracing included"),
-    Column("step_s", "seconds", "Later steps", "mean time of one"),
-    Column("steps", "number", "Steps", "of all replicas together; asynchronous: updates"),
-    Column("evaluation_s", "seconds", "Evaluation", "after the epoch"),
-    Column("checkpoint_s", "seconds", "Checkpoints", "time that training waits for them in the epoch"),
-    Column("iterators_s", "seconds", "Iterators", "wait for the previous epoch's iterators to end"),
+    Column("epochs", "text", "Epochs", by=lambda epoch: _numbers(epoch)),
+    Column("time_s", "seconds", "Each takes"),
+    Column("first_step_s", "seconds", "First step"),
+    Column("step_s", "seconds", "Later steps"),
+    Column("steps", "number", "Steps"),
+    Column("evaluation_s", "seconds", "Evaluation"),
+    Column("checkpoint_s", "seconds", "Checkpoints"),
+    Column("iterators_s", "seconds", "Iterators"),
 )
 
 
@@ -107,25 +107,25 @@ def _most_of_the_rest(job: JobOutcome) -> str:
 # -- stages, and what devices exchange -----------------------------------------------------
 
 STAGE_COLUMNS = (
-    Column("stage", "any", "Stage", "number of the stage, from 0", left=True),
-    Column("layers", "text", "Layers", "first and last layer of each chunk"),
-    Column("devices", "count", "Devices", "devices of the stage in all copies of the model"),
-    Column("parameter_bytes", "bytes", "Parameters", "bytes of the stage's variables in one copy of the model"),
-    Column("busy", "share", "Busy", "share of time that the stage's devices compute"),
-    Column("communication", "share", "Communication", "share of time that they wait only for messages and collectives"),
-    Column("bubble", "share", "Bubble", "share of time that they wait for other stages or copies"),
-    Column("input", "share", "Input", "share of time that they wait for their batch"),
-    Column("staleness", "count", "Staleness", "updates by which the stage's gradients are late"),
+    Column("stage", "any", "Stage", left=True),
+    Column("layers", "text", "Layers"),
+    Column("devices", "count", "Devices"),
+    Column("parameter_bytes", "bytes", "Parameters"),
+    Column("busy", "share", "Busy"),
+    Column("communication", "share", "Communication"),
+    Column("bubble", "share", "Bubble"),
+    Column("input", "share", "Input"),
+    Column("staleness", "count", "Staleness"),
 )
 EXCHANGE_COLUMNS = (
-    Column("among", "text", "Among", "who takes part (docs/strategies.md)"),
-    Column("does", "text", "What", "the collective, or the data that stages pass on"),
-    Column("devices", "count", "Devices", "devices in one exchange"),
-    Column("links", "text", "Links", "links that the exchange crosses"),
-    Column("stage", "any", "Stage", "the stage with the longest time", left=True),
-    Column("times", "count", "Times", "how often a device takes part in a step"),
-    Column("size_bytes", "bytes", "Bytes", "bytes of all buffers of a device in a step"),
-    Column("seconds", "seconds", "Takes", "time of all in sequence, if only this kind of exchange used the links"),
+    Column("among", "text", "Among"),
+    Column("does", "text", "What"),
+    Column("devices", "count", "Devices"),
+    Column("links", "text", "Links"),
+    Column("stage", "any", "Stage", left=True),
+    Column("times", "count", "Times"),
+    Column("size_bytes", "bytes", "Bytes"),
+    Column("seconds", "seconds", "Takes"),
 )
 
 
@@ -152,10 +152,10 @@ def exchanges_table(result: Result) -> Table:
 _LEAST_SHARE = 0.005
 """A quantity that contributes less is not shown."""
 _WIDTH_COLUMNS = (
-    Column("quantity", "text", "Quantity", "what is uncertain", of="name"),
-    Column("first", "share", "Alone", "share of the variance that goes, on average, if only this quantity becomes known", of="first.mean"),
-    Column("known", "text", "90% interval", "interval of that share; wide where there are few runs", by=lambda part: _known(part.first)),
-    Column("total", "share", "With interactions", "share of the variance that stays if all other quantities become known", of="total.mean"),
+    Column("quantity", "text", "Quantity", of="name"),
+    Column("first", "share", "Alone", of="first.mean"),
+    Column("known", "text", "90% interval", by=lambda part: _known(part.first)),
+    Column("total", "share", "With interactions", of="total.mean"),
 )
 
 
@@ -166,9 +166,9 @@ def _best_case(measurement: Measurement) -> str | None:
 MEASUREMENT_COLUMNS = (
     Column("command", "text", "Command"),
     Column("low", "throughput", "Low after", of="throughput_samples_per_s.low"),
-    Column("high", "throughput", "High after", "ends of the expected interval, samples/s or tokens/s", "throughput_samples_per_s.high"),
-    Column("left", "share", "Width left", "share of the interval's width (in logarithms) that remains"),
-    Column("best_case", "text", "Best case", "whether the precision of such a measurement is unknown", by=_best_case),
+    Column("high", "throughput", "High after", of="throughput_samples_per_s.high"),
+    Column("left", "share", "Width left"),
+    Column("best_case", "text", "Best case", by=_best_case),
     Column("narrows", "text", "Narrows", by=lambda each: ", ".join(each.narrows)),
     Column("rests_on", "text", "Rests on"),
 )

@@ -336,7 +336,7 @@ def _tables(outcome: Refit, base: Scenario, settings: Sequence[Setting]) -> Iter
             Column("high", kind, "95%"),
             Column("factor", "number"),
             Column("most_determined_by", "text", "most determined by"),
-            Column("factor_without", "number", "factor without it", "none: the factor is not determined without it"),
+            Column("factor_without", "number", "factor without it"),
         )
         note = (
             f"All keys of a quantity change by its factor. {'; '.join(keys[kind])}. Intervals assume that the other quantities are exact."

@@ -85,13 +85,7 @@ class Matrix(Tabular, Spec):
 
     def table(self) -> Table:
         """A row for each setting, those of the fit first."""
-        meaning = "estimated seconds of its runs from rates and means; null if the model file would have to be run"
-        columns = (
-            Column("group", "text"),
-            Column("setting", "text"),
-            Column("steps", "count"),
-            Column("guessed_s", "seconds", "about", meaning),
-        )
+        columns = Column("group", "text"), Column("setting", "text"), Column("steps", "count"), Column("guessed_s", "seconds", "about")
         rows = tuple((group, setting.label, setting.steps, guessed_s) for group, setting, guessed_s in self._by_group())
         return Table(self.name, columns, rows, "matrix")
 

@@ -225,13 +225,6 @@ _LITTLE = 0.005
 def _details(result: Result, *, assumptions: bool) -> Iterator[tuple[str, str]]:
     """Yield the parts of a step, the basis of the interval, and what was assumed and left out."""
     step, parts = result.step_time_s, result.breakdown_s
-    named = (
-        ("input", parts.input),
-        ("compute", parts.compute),
-        ("exposed communication", parts.exposed_communication),
-        ("waiting", parts.waiting),
-        ("apply", parts.apply),
-    )
     yield "placement", (result.placement or placement_of(result.scenario)).text
     speedup, efficiency = result.speedup, result.scaling_efficiency
     interval = format_interval(efficiency.low, efficiency.high, "share")
@@ -241,7 +234,7 @@ def _details(result: Result, *, assumptions: bool) -> Iterator[tuple[str, str]]:
     yield "efficiency", f"{share} (90% of runs: {interval}), {format_number(speedup.mean)} times the single-replica baseline{waits}"
     quantiles = ("mean", step.mean), ("p50", step.p50), ("p95", step.p95), ("p99", step.p99)
     yield "step time", ", ".join(f"{name} {format_seconds(value)}" for name, value in quantiles)
-    shares = [f"{name} {format_share(value / step.mean)}" for name, value in named if value > _LITTLE * step.mean]
+    shares = [f"{name.replace('_', ' ')} {format_share(value / step.mean)}" for name, value in parts if value > _LITTLE * step.mean]
     if result.hidden_communication_s > _LITTLE * step.mean:
         shares.append(f"hidden communication {format_seconds(result.hidden_communication_s)}")
     yield "of a step", ", ".join(shares)

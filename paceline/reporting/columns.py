@@ -105,24 +105,22 @@ _FURTHER = {
             "cores_busy",
             "share",
             "Cores busy",
-            "share of the cores in use that all nodes share",
             by=lambda result: result.utilisation.cores if result.scenario.cluster.shared_cores else None,
         ),
-        Column("bottleneck_label", "text", "Limited by", "what limits the throughput, in a few words", of="bottleneck.label"),
+        Column("bottleneck_label", "text", "Limited by", of="bottleneck.label"),
         Column(
             "all_reduce",
             "text",
             "All-reduce",
-            "algorithms and protocols that were taken",
             by=lambda result: "; ".join(dict.fromkeys(f"{each.algorithm} ({each.protocol})" for each in result.all_reduces)),
         ),
-        Column("standing", "text", "Standing", "how the result stands to what was measured", by=lambda result: _standing(result)),
-        Column("extrapolated", "text", COLUMNS["extrapolated"].heading, "in words", by=lambda result: written(result.extrapolated, "any")),
-        Column("seed", "text", COLUMNS["seed"].heading, "with all its digits", by=lambda result: str(result.seed)),
+        Column("standing", "text", "Standing", by=lambda result: _standing(result)),
+        Column("extrapolated", "text", COLUMNS["extrapolated"].heading, by=lambda result: written(result.extrapolated, "any")),
+        Column("seed", "text", COLUMNS["seed"].heading, by=lambda result: str(result.seed)),
     )
 }
 """Columns that the page has beside those of :data:`simulator.results.rows.COLUMNS`, or in another form."""
-_WARNINGS = Column("warning_texts", "text", "What they say", "the warnings themselves")
+_WARNINGS = Column("warning_texts", "text", "What they say")
 
 
 def columns_of(results: Sequence[Result], at: Coordinates, chosen: int = 0, measured: Sequence[tuple[int, float]] = ()) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from simulator.base.files import Output, OutputKind, check_folder
 from simulator.base.records import Record, Step, Update
 from simulator.resolve.drawing import as_workers
 from simulator.scenario import Resolved
+from simulator.spec.figures import Breakdown
 
 EVENT_FILE = "events.out.tfevents.0.paceline"
 """In the folder given; written again by each run, so that a folder holds one run."""
@@ -39,10 +40,7 @@ EVENTS = OutputKind("is not a run of Paceline", _is_run)
 """Runs that a new one may replace: TensorFlow's own begin with the time of a clock."""
 _MOST_POINTS = 1000
 _MOST_HISTOGRAMS = 50
-_TAGS = (
-    "step_time_s", "breakdown_s/input", "breakdown_s/compute", "breakdown_s/exposed_communication", "breakdown_s/waiting",
-    "breakdown_s/apply",
-)  # fmt: skip
+_TAGS = "step_time_s", *(f"breakdown_s/{part}" for part in Breakdown.model_fields)
 
 
 def _framed(event: Event) -> bytes:
