@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import re
@@ -14,12 +13,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from calibrate.number_table import NUMBER, check_names, named, number_in, rows_of, separator_of
 from calibrate.recorded.growing_file import Lines
 from calibrate.recorded.run import MOST_STEPS, SECONDS_OF, Facts, Growing, RecordedRun
 from simulator.base.errors import InputError
 from simulator.base.files import mistaken
 from simulator.base.text import did_you_mean, listed
-from simulator.base.units import without_separators
 from simulator.base.validation_errors import fault_of, quoted
 
 COLUMNS = {
@@ -41,7 +40,6 @@ COLUMNS = {
 _TIMES = ("step_time_s", "step_time_ms", "steps_per_s", "throughput")
 _BESIDE = ("end_s", "cpu_s", "sent_bytes", "received_bytes", "compute_s", "input_s")
 _WITHOUT_UNIT = ("time", "step_time", "duration", "seconds", "ms", "s", "duration_s", "duration_ms", "time_s", "time_ms")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 _EXAMPLE = "step,step_time_s"
 _MOST_WORKERS = 10_000
 _LIGHTNING = re.compile(r"(train[/|])?device[/|]batches_per_sec")
@@ -63,7 +61,7 @@ class StepsTable:
         self._lines = Lines(path)
         self._path, self._samples = path, samples
         self._names: list[str] = []
-        self._separator = ","
+        self._separator = ""
         self._sparse = False
         self._runs: dict[str, Growing] = {}
 
@@ -78,23 +76,19 @@ class StepsTable:
         for number, text in self._lines.new():
             if not text.strip() or text.lstrip().startswith("#"):
                 continue
-            if not self._names:
-                self._head(f"{self._path}:{number}", text)
-            else:
-                self._row(f"{self._path}:{number}", text)
+            self._separator = self._separator or separator_of(text)
+            for _, cells in rows_of(self._path, [text], self._separator, number):
+                if self._names:
+                    self._row(f"{self._path}:{number}", cells)
+                else:
+                    self._head(f"{self._path}:{number}", [cell.lower() for cell in cells])
 
     def runs(self) -> tuple[RecordedRun, ...]:
         """Return what was read until now, a run for each worker in the order in which they appear."""
         return tuple(run.run() for run in self._runs.values()) or (Growing(str(self._path), "table").run(),)
 
-    def _head(self, where: str, text: str) -> None:
-        self._separator = max(",;\t", key=text.count)
-        names = [name.lower() for name in self._cells(where, text)]
-        if all(_NUMBER.fullmatch(name) for name in names if name):
-            raise InputError(
-                f"{where}: the first line must name the columns, such as {_EXAMPLE}",
-                "the unit of a time is ambiguous: name the column step_time_s or step_time_ms",
-            )
+    def _head(self, where: str, names: list[str]) -> None:
+        check_names(where, names, _EXAMPLE, "the unit of a time is ambiguous: name the column step_time_s or step_time_ms")
         if "throughput" in names and "workers" in names:
             raise InputError(f"{self._path}: {mistaken(self._path) or 'is a table of whole runs, not of steps'}")
         if "epoch" in names and not any(name in _TIMES for name in names):
@@ -106,8 +100,6 @@ class StepsTable:
                 raise InputError(f"{where}: the column {name}: rename it to step_time_s or step_time_ms, according to its unit")
             known = did_you_mean(name, COLUMNS, f"known are {', '.join(COLUMNS)}")
             raise InputError(f"{where}: {quoted(name)} is not a column of steps; {known}")
-        if double := next((name for name in names if name and names.count(name) > 1), ""):
-            raise InputError(f"{where}: has the column {double} twice; keep one")
         times = [name for name in _TIMES if name in names]
         if len(times) != 1:
             fault = f"has {listed(times)}; keep one" if times else f"has no time of a step; give one of {', '.join(_TIMES)}"
@@ -130,27 +122,17 @@ class StepsTable:
         self._sparse = True
         return ["steps_per_s" if name == column else name if name == "step" else "" for name in names]
 
-    def _cells(self, where: str, text: str) -> list[str]:
-        try:
-            return [cell.strip() for cell in next(csv.reader([text], delimiter=self._separator, strict=True))]
-        except csv.Error as error:
-            raise InputError(f"{where}: is not a CSV line: {error}") from None
-
-    def _row(self, where: str, text: str) -> None:
-        cells = self._cells(where, text)
-        if len(cells) != len(self._names):
-            hint = f"; write numbers with a decimal point and without {self._separator!r}" if len(cells) > len(self._names) else ""
-            raise InputError(f"{where}: has {len(cells)} values, but the first line names {len(self._names)} columns{hint}")
-        row = dict(zip(self._names, cells, strict=True))
+    def _row(self, where: str, cells: list[str]) -> None:
+        row = named(where, self._names, cells, self._separator)
         run = self._run(where, row.get("worker", ""))
         name = next(name for name in _TIMES if name in row)
         if self._sparse and not row[name]:
             return
-        duration_s = SECONDS_OF[name](_number(where, name, row[name]), self._samples or 1)
-        step = _number(where, "step", row["step"]) if "step" in row else run.last_step + 1
+        duration_s = SECONDS_OF[name](number_in(where, name, row[name]), self._samples or 1)
+        step = number_in(where, "step", row["step"]) if "step" in row else run.last_step + 1
         if not float(step).is_integer() or not 0 <= step <= MOST_STEPS:
             raise InputError(f"{where}: step: {row['step'][:30]} must be a whole number from 0 to {MOST_STEPS:,}")
-        beside = {key: _number(where, key, row[key]) for key in _BESIDE if row.get(key)}
+        beside = {key: number_in(where, key, row[key]) for key in _BESIDE if row.get(key)}
         count = int(step) - run.last_step if self._sparse and 0 < run.last_step < step else 1
         run.add(int(step), duration_s, count=count, **beside)
 
@@ -162,19 +144,10 @@ class StepsTable:
         return self._runs[worker]
 
 
-def _number(where: str, name: str, cell: str) -> float:
-    if not _NUMBER.fullmatch(cell):
-        raise InputError(f"{where}: {name}: {quoted(cell) if cell else 'an empty value'} must be a number", without_separators(cell))
-    value = float(cell)
-    if not math.isfinite(value):
-        raise InputError(f"{where}: {name}: {cell[:30]} must be finite")
-    return value
-
-
 def is_table(first: str) -> bool:
     """Return whether a first line is that of a table of steps, or a row of only numbers."""
     cells = [cell.strip().lower() for cell in re.split("[,;\t]", first)]
-    return any(cell in COLUMNS for cell in cells) or all(_NUMBER.fullmatch(cell) for cell in cells)
+    return any(cell in COLUMNS for cell in cells) or all(NUMBER.fullmatch(cell) for cell in cells)
 
 
 FORMAT = "paceline-steps"

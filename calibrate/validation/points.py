@@ -6,9 +6,7 @@
 
 from __future__ import annotations
 
-import csv
 import io
-import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,12 +15,14 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from calibrate.number_table import check_names, named, number_in, rows_of, separator_of
 from calibrate.observations import Figure, Observed, Quantity, check_units, throughput_of
 from calibrate.validation.comparison import Compared, drawn_interval, reached_of
 from simulator.base.errors import InputError, ReadingWarning
 from simulator.base.files import bytes_of, text_of
 from simulator.base.text import did_you_mean, format_number, listed
-from simulator.base.units import as_thousands, check_thousands, without_separators
+from simulator.base.units import as_thousands, check_thousands
+from simulator.base.validation_errors import quoted
 from simulator.catalogue.loading import scenario_from_table
 from simulator.results.results import Result
 from simulator.scenario import Scenario
@@ -44,8 +44,6 @@ _SPEEDS: tuple[Quantity, ...] = ("throughput", "steps_per_s", "step_time_s", "ep
 _WHOLE = {"workers": (1, 100_000), "servers": (0, 100_000), "batch": (1, 10**9)}
 _MOST_BYTES = 4 * 2**20
 _MOST_ROWS = 10_000
-_MOST = 1e15
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 _EXAMPLE = "workers,servers,throughput"
 _NEAR = 30.0
 """Factor by which throughputs of one table may differ from each other, more workers and larger batches among them."""
@@ -116,13 +114,11 @@ def read_points(path: Path) -> tuple[Setting, ...]:
     held: dict[tuple[int | None, ...], list[tuple[int, dict[str, float]]]] = {}
     throughputs: dict[int, str] = {}
     for count, (line, cells) in enumerate(rows, start=1):
+        where = f"{path}:{line}"
         if count > _MOST_ROWS:
-            raise InputError(f"{path}:{line}: has more than {_MOST_ROWS:,} rows: give the mean of each run, not every step")
-        if len(cells) != len(names):
-            hint = f"; write numbers with a decimal point and without {separator!r}" if len(cells) > len(names) else ""
-            raise InputError(f"{path}:{line}: has {len(cells)} values, but the first line names {len(names)} columns{hint}")
-        values = _values(f"{path}:{line}", names, cells)
-        throughputs[line] = cells[names.index(quantity)]
+            raise InputError(f"{where}: has more than {_MOST_ROWS:,} rows: give the mean of each run, not every step")
+        row = named(where, names, cells, separator)
+        values, throughputs[line] = _values(where, row), row[quantity]
         workers, servers, batch = (int(values[name]) if name in values else None for name in _WHOLE)
         held.setdefault((workers, servers, batch), []).append((line, values))
     if not held:
@@ -151,20 +147,17 @@ def _lines(path: Path) -> str:
 def _header(path: Path, text: str) -> tuple[list[str], str, Iterator[tuple[int, list[str]]]]:
     """The names of the columns, what separates them, and the rows below."""
     first = next((line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
-    separator = max(",;\t", key=first.count)
-    rows = _rows(path, text, separator)
+    separator = separator_of(first)
+    rows = rows_of(path, io.StringIO(text, newline=""), separator)
     line, cells = next(rows, (1, []))
     names = [cell.lower() for cell in cells]
     where = f"{path}:{line}"
-    if all(_NUMBER.fullmatch(name) for name in names if name):
-        raise InputError(f"{where}: the first line must name the columns, such as {_EXAMPLE}")
+    check_names(where, names, _EXAMPLE)
     for name in names:
         if name not in COLUMNS:
             nearest = did_you_mean(name, COLUMNS, f"known are {', '.join(COLUMNS)}")
             hint = "did you mean throughput?" if "samples_per_s" in name else nearest
-            raise InputError(f"{where}: {_quoted(name)} is not a column of measured points; {hint}")
-        if names.count(name) > 1:
-            raise InputError(f"{where}: has the column {name} twice; keep one")
+            raise InputError(f"{where}: {quoted(name)} is not a column of measured points; {hint}")
     speeds = [name for name in _SPEEDS if name in names]
     if "workers" not in names or not speeds:
         missing = "workers" if "workers" not in names else "throughput"
@@ -174,32 +167,15 @@ def _header(path: Path, text: str) -> tuple[list[str], str, Iterator[tuple[int, 
     return names, separator, rows
 
 
-def _rows(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Line number and values of every line that holds any."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    while True:
-        try:
-            cells = [cell.strip() for cell in next(reader)]
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise InputError(f"{path}:{max(reader.line_num, 1)}: is not a CSV line: {error}") from None
-        if any(cells) and not cells[0].startswith("#"):
-            yield reader.line_num, cells
-
-
-def _values(where: str, names: Sequence[str], cells: Sequence[str]) -> dict[str, float]:
+def _values(where: str, row: Mapping[str, str]) -> dict[str, float]:
     """The numbers of a row; a column that may be empty and is stays away."""
     values = {}
-    for name, cell in zip(names, cells, strict=True):
+    for name, cell in row.items():
         if not cell and name != "workers" and name not in _SPEEDS:
             continue
-        if not _NUMBER.fullmatch(cell):
-            shown = _quoted(cell) if cell else "an empty value"
-            raise InputError(f"{where}: {name}: {shown} must be a number", without_separators(cell))
-        value = float(cell)
+        value = number_in(where, name, cell)
         if name in _WHOLE:
-            check_thousands(cell, f"{where}: {name}: {_quoted(cell)}")
+            check_thousands(cell, f"{where}: {name}: {quoted(cell)}")
             least, most = _WHOLE[name]
             if not value.is_integer() or not least <= value <= most:
                 raise InputError(f"{where}: {name}: {cell[:30]} must be a whole number from {least} to {most:,}")
@@ -207,8 +183,6 @@ def _values(where: str, names: Sequence[str], cells: Sequence[str]) -> dict[str,
             raise InputError(f"{where}: {name}: {cell} must be above zero: leave out a failed run")
         elif value < 0:
             raise InputError(f"{where}: {name}: {cell} must not be negative")
-        if not math.isfinite(value) or value > _MOST:
-            raise InputError(f"{where}: {name}: {cell[:30]} must be at most {_MOST:g}")
         values[name] = value
     return values
 
@@ -229,7 +203,7 @@ def _check_thousands(path: Path, column: str, cells: Mapping[int, str]) -> None:
     cell = cells[line]
     if not sure:
         warnings.warn(
-            f"{path}:{line}: {column}: {_quoted(cell)} means {float(cell):g}, like all values below it: if the point separates "
+            f"{path}:{line}: {column}: {quoted(cell)} means {float(cell):g}, like all values below it: if the point separates "
             f"thousands, write {thousands}",
             ReadingWarning,
             stacklevel=3,
@@ -238,7 +212,7 @@ def _check_thousands(path: Path, column: str, cells: Mapping[int, str]) -> None:
     least, most = min(map(float, sure)) / _NEAR, max(map(float, sure)) * _NEAR
     for line in doubtful:
         if not least <= float(cells[line]) <= most:
-            check_thousands(cells[line], f"{path}:{line}: {column}: {_quoted(cells[line])}, next to {sure[0]},")
+            check_thousands(cells[line], f"{path}:{line}: {column}: {quoted(cells[line])}, next to {sure[0]},")
 
 
 def _ask_of_swapped(path: Path, quantity: str, rows: Sequence[Mapping[str, float]]) -> None:
@@ -251,11 +225,6 @@ def _ask_of_swapped(path: Path, quantity: str, rows: Sequence[Mapping[str, float
             ReadingWarning,
             stacklevel=3,
         )
-
-
-def _quoted(text: str) -> str:
-    shown = repr(text)
-    return shown if len(shown) <= 40 else shown[:37] + "..."
 
 
 Unit = Literal["samples/s", "updates/s"]

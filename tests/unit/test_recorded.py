@@ -185,7 +185,7 @@ def test_the_column_says_the_unit(tmp_path: Path, column: str, values: str, samp
         ("step,step_time_s\n1\n", r"x.csv:2: has 1 values.* 2 columns"),
         ("step,step_time_s\n1,fast\n", r"x.csv:2: step_time_s: 'fast'"),
         ("step,step_time_s\n1.5,1\n", r"x.csv:2: step: 1.5"),
-        ("step,step_time_s\n1,1e999\n", r"must be finite"),
+        ("step,step_time_s\n1,1e999\n", r"must be at most 1e\+15"),
         ("step,step_time_s\n", r"has no steps yet"),
     ],
 )
