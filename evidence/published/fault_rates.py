@@ -117,7 +117,7 @@ def _machines() -> Iterator[tuple[str, dict[str, Any]]]:
             },
         },
     )  # fmt: skip
-    for row in _lines("availability.csv"):
+    for row in rows_in(data_file("availability.csv")):
         zone = row["zone_instance"].removesuffix("_v100_1")
         mean_h, median_h, spells = (float(row[key]) for key in ("mean_all_up_h", "median_all_up_h", "all_up_spells"))
         shape = _shape_of(median_h / mean_h)
@@ -145,11 +145,7 @@ def _shape_of(ratio: float) -> float:
 
 
 def _published(of: str) -> dict[str, float]:
-    return {row["figure"]: float(row["value"]) for row in _lines("interruptions.csv") if row["of"] == of}
-
-
-def _lines(name: str) -> Iterator[dict[str, str]]:
-    yield from rows_in(data_file(name))
+    return {row["figure"]: float(row["value"]) for row in rows_in(data_file("interruptions.csv")) if row["of"] == of}
 
 
 def _hours(hours: float) -> str:

@@ -93,7 +93,8 @@ class Law(NamedTuple):
 def lifetimes() -> tuple[Machine, ...]:
     """Every machine of ``models/published/machine_lifetimes.csv``."""
     return tuple(
-        Machine(row["machines"], row["zone"], float(row["hours"]), row["ended"] == "taken") for row in _lines("machine_lifetimes.csv")
+        Machine(row["machines"], row["zone"], float(row["hours"]), row["ended"] == "taken")
+        for row in rows_in(data_file("machine_lifetimes.csv"))
     )
 
 
@@ -104,12 +105,8 @@ def preempted_jobs() -> tuple[Preempted, ...]:
             int(row["workers"]), row["zone"], int(row["run"]), float(row["seconds"]), float(row["cost_usd"]),
             tuple(zip(map(int, row["taken"].split()), map(float, row["taken_at_s"].split()), strict=True)), row["source"],
         )
-        for row in _lines("preempted_jobs.csv")
+        for row in rows_in(data_file("preempted_jobs.csv"))
     )  # fmt: skip
-
-
-def _lines(name: str) -> Iterator[dict[str, str]]:
-    yield from rows_in(data_file(name))
 
 
 def fitted(machines: Iterable[Machine], shape: float | None = None) -> Law:

@@ -122,7 +122,7 @@ def _ends(its: Estimate) -> tuple[float, float, float]:
 def published() -> Mapping[tuple[str, int], tuple[Published, ...]]:
     """Every training of ``models/published/trainings.csv`` by its device and number of servers; 0: one machine without."""
     found: dict[tuple[str, int], list[Published]] = {}
-    for row in _lines("trainings.csv"):
+    for row in rows_in(data_file("trainings.csv")):
         key = row["device"], int(row["servers"] or 0)
         one = Published(int(row["workers"]), float(row["seconds"]), float(row["accuracy"]), float(row["cost_usd"]), row["source"])
         found.setdefault(key, []).append(one)
@@ -136,12 +136,8 @@ def switched() -> tuple[Switched, ...]:
             row["setup"], row["run"], row["way"], int(row["end_step"]), float(row["seconds"]) if row["seconds"] else None,
             float(row["accuracy"]), row["source"],
         )
-        for row in _lines("switched_trainings.csv")
+        for row in rows_in(data_file("switched_trainings.csv"))
     )  # fmt: skip
-
-
-def _lines(name: str) -> Iterator[dict[str, str]]:
-    yield from rows_in(data_file(name))
 
 
 def experiments(tables: Tables | None = None) -> tuple[Experiment, ...]:
