@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +28,7 @@ from paceline.sweeping.results_file import (
     with_place,
 )
 from simulator.base.errors import InputError, PacelineWarning, ResultsError, SimulationError
-from simulator.base.files import check_writable, mode_of
+from simulator.base.files import check_writable, replacing
 from simulator.base.text import counted
 from simulator.base.validation_errors import quoted
 from simulator.scenario import Scenario
@@ -339,24 +338,15 @@ class Journal:
     def _write_anew(self, lines: Sequence[tuple[str, int | None]]) -> None:
         """Replace the file atomically by one with only these scenarios and places, in this order."""
         target = Path(os.path.realpath(self.path))
-        handle, partial = tempfile.mkstemp(dir=target.parent, prefix=".paceline-", suffix=".partial")
         entries: list[_Entry] = []
-        try:
-            with os.fdopen(handle, "wb") as new, self._reading(0) as old:
-                for index, (scenario_hash, place) in enumerate(lines):
-                    entry, begin = self._of[scenario_hash], new.tell()
-                    size = new.write(with_place(_text(old, entry), place))
-                    entries.append(_Entry(scenario_hash, entry.failed, index + 1, index if place is None else place, begin, size))
-                new.flush()
-                os.fsync(handle)  # else a power cut may leave the new name without its content
-            os.chmod(partial, mode_of(target))
-            file = open(partial, "a+b", buffering=0)  # noqa: SIM115 - it stays open, and locked before others see it
+        with replacing(target) as new, self._reading(0) as old:
+            for index, (scenario_hash, place) in enumerate(lines):
+                entry, begin = self._of[scenario_hash], new.tell()
+                size = new.write(with_place(_text(old, entry), place))
+                entries.append(_Entry(scenario_hash, entry.failed, index + 1, index if place is None else place, begin, size))
+            file = open(new.name, "a+b", buffering=0)  # noqa: SIM115 - it stays open, and locked before others see it
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.replace(partial, target)
-        except BaseException:
-            Path(partial).unlink(missing_ok=True)
-            raise
         self._file.close()
         self._file, self._tail, self._finished = file, b"", all(place is None for _, place in lines)
         self._entries, self._of = entries, {entry.scenario_hash: entry for entry in entries}

@@ -20,7 +20,8 @@ import shlex
 import stat
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -516,23 +517,30 @@ def _write_whole(path: Path, content: str | bytes) -> Path:
             target.write_bytes(data)
             return path
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, partial = tempfile.mkstemp(dir=target.parent, prefix=".paceline-", suffix=".partial")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(handle)  # else a power cut may leave the new name without its content
-            os.chmod(partial, mode_of(target))
-            os.replace(partial, target)
-        except BaseException:
-            Path(partial).unlink(missing_ok=True)
-            raise
+        with replacing(target) as file:
+            file.write(data)
     except (OSError, ValueError) as error:
         raise InputError(f"{str(path)[:120]!r}: cannot be written: {_reason(error)}; choose another path") from None
     return path
 
 
-def mode_of(path: Path) -> int:
+@contextmanager
+def replacing(target: Path) -> Iterator[tempfile._TemporaryFileWrapper[bytes]]:
+    """Open a file in the same folder that takes another's place at the end of the block, or not at all if an error ends it."""
+    file = tempfile.NamedTemporaryFile(dir=target.parent, prefix=".paceline-", suffix=".partial", delete=False)  # noqa: SIM115
+    try:
+        with file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())  # else a power cut may leave the new name without its content
+        os.chmod(file.name, _mode_of(target))
+        os.replace(file.name, target)
+    except BaseException:
+        Path(file.name).unlink(missing_ok=True)
+        raise
+
+
+def _mode_of(path: Path) -> int:
     """Return the permissions of a file: as before where it is there, else those of new files."""
     if path.exists():
         return stat.S_IMODE(path.stat().st_mode)
