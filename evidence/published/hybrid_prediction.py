@@ -117,7 +117,8 @@ def hybrid_table(
     cluster: dict[str, Any] = {"use": series.cluster}
     if per_node != facts.devices_per_node:
         cluster |= {"devices_per_node": per_node, "devices_per_host_link": 1}
-    few = row.devices // row.tensor * row.micro_batches > _MANY or _composed(series.table, row.nodes)
+    composed = _composed(series.table, row.nodes)
+    few = row.devices // row.tensor * row.micro_batches > _MANY or composed
     run = _RUN | ({"replications": _FEW} if few else {})
     table: dict[str, Any] = {
         "workload": {
@@ -138,7 +139,8 @@ def hybrid_table(
             "shard": series.shard,
             "reduce_precision": series.reduce_precision,
         },
-        "training": {"micro_batches": row.micro_batches, "recompute": row.recompute},
+        # what was composed of kernels, each measured alone, has no host
+        "training": {"micro_batches": row.micro_batches, "recompute": row.recompute} | ({"launch": "graph"} if composed else {}),
         # rows that are thought not to fit were run all the same
         "run": {**run, "seed": zlib.crc32(row.series.encode()), "memory": "ignore"},
     }

@@ -346,7 +346,7 @@ def step_markdown(runs: Sequence[Run]) -> Iterator[str]:
     for each in step_scores(runs):
         if each.kind not in notes:
             after = "" if each.after_one is None else f"{each.after_one:.0%}"
-            signed = f"{each.bias:+.0%}".replace("-0%", "0%").replace("-", "−")
+            signed = f"{each.bias:+.0%}".replace("-0%", "0%").replace("+0%", "0%").replace("-", "−")
             yield (
                 f"| {_WORDS.get(each.kind, each.kind)} | {each.runs} | {each.shapes} | {each.median:.0%} | {signed} | {each.ninth:.0%} "
                 f"| {each.inside:.0%} | {after} | {each.without:.0%} |"

@@ -113,7 +113,7 @@ def test_steps_that_the_host_decides_are_predicted_from_dimensions_and_better_af
     assert host.median < 0.1
     assert abs(host.bias) < 0.04
     assert host.ninth < 0.3
-    assert 0.88 <= host.inside <= 0.97
+    assert 0.9 <= host.inside <= 0.99, "0.93 with those on one node of four GB200"
     assert host.after_one is not None
     assert host.after_one < 0.1
     assert host.without > 0.8, "what the device needs is a tenth of it"
