@@ -104,6 +104,11 @@ class Accelerator(Spec):
         return self.cores is None and self.generation not in _KNOWN_GENERATIONS
 
     @property
+    def blackwell(self) -> bool:
+        """Return whether its kernels are younger still, and reach less of its peak than Hopper's of theirs (``blackwell_matrix_share``)."""
+        return self.generation == "Blackwell"
+
+    @property
     def launch_share(self) -> str:
         """Constant of what a host next to the device needs of ``launch_s``; empty: all of it."""
         return "grace_launch_share" if self.host else "newer_launch_share" if self.newer else ""

@@ -33,6 +33,7 @@ from simulator.spec.layers import Attention, Experts, Layer, TensorSplit
 
 DEFAULT_DEVICE = "A100-SXM4-80GB"
 NEWER = "newer_matrix_share", "newer_attention_share"
+BLACKWELL = "blackwell_matrix_share"
 """Factor on these shares for a device of a newer generation (:attr:`~simulator.spec.accelerator.Accelerator.newer`)."""
 EAGER = "launch_s"
 """Seconds of the host for each kernel where a framework launches one after the other, in place of ``kernel_start_s``."""
@@ -40,7 +41,7 @@ LAUNCH_SHARES = "newer_launch_share", "grace_launch_share"
 """Factor on it for hosts other than those next to known generations (:attr:`~simulator.spec.accelerator.Accelerator.launch_share`)."""
 CONSTANTS = (
     "matrix_share", "decoder_matrix_share", "elementwise_share", "fused_elementwise_share", "normalisation_share",
-    "fused_attention_share", "flash_attention_2_share", "flash_attention_3_share", "kernel_start_s", *NEWER, EAGER, *LAUNCH_SHARES,
+    "fused_attention_share", "flash_attention_2_share", "flash_attention_3_share", "kernel_start_s", *NEWER, BLACKWELL, EAGER, *LAUNCH_SHARES,
 )  # fmt: skip
 """Constants of ``models/practice.toml`` used to compute times; each model has its own (:attr:`Dimensions.constants`)."""
 _DRAWS, _TURN = 60, math.sqrt(2.0)
@@ -298,7 +299,7 @@ def step_of(
     known = {**constants(), **(own or {})}
     products, moving, fused, start = dimensions.constants
     needed = products, moving, fused, EAGER if eager else start
-    newer = (*(NEWER if on.newer else ()), *((on.launch_share,) if eager and on.launch_share else ()))
+    newer = (*(NEWER if on.newer else ()), *((BLACKWELL,) if on.blackwell else ()), *((on.launch_share,) if eager and on.launch_share else ()))
     used = {name: known[name].plain for name in dict.fromkeys((*needed, *newer))}
     bandwidth = on.memory_bandwidth_bytes_per_s
     blocks = dimensions.blocks(value_bytes_of(precision))
@@ -379,6 +380,7 @@ def _reached(names: tuple[str, str, str, str], values: Mapping[str, float]) -> _
     products, moving, fused, start_s = (values[name] for name in names)
     start_s *= math.prod(values.get(name, 1.0) for name in LAUNCH_SHARES)
     newer, newer_fused = (values.get(name, 1.0) for name in NEWER)
+    newer *= values.get(BLACKWELL, 1.0)
     if names[2] == names[0]:  # no kernels of their own
         newer_fused = newer
     elif names[2].startswith("flash_"):  # of a known version
