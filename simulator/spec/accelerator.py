@@ -105,7 +105,7 @@ class Accelerator(Spec):
 
     @property
     def blackwell(self) -> bool:
-        """Return whether its kernels are younger still, and reach less of its peak than Hopper's of theirs (``blackwell_matrix_share``)."""
+        """Return whether matrix products reach less of its peak than on Hopper (``blackwell_matrix_share``)."""
         return self.generation == "Blackwell"
 
     @property

@@ -41,7 +41,8 @@ LAUNCH_SHARES = "newer_launch_share", "grace_launch_share"
 """Factor on it for hosts other than those next to known generations (:attr:`~simulator.spec.accelerator.Accelerator.launch_share`)."""
 CONSTANTS = (
     "matrix_share", "decoder_matrix_share", "elementwise_share", "fused_elementwise_share", "normalisation_share",
-    "fused_attention_share", "flash_attention_2_share", "flash_attention_3_share", "kernel_start_s", *NEWER, BLACKWELL, EAGER, *LAUNCH_SHARES,
+    "fused_attention_share", "flash_attention_2_share", "flash_attention_3_share", "kernel_start_s", *NEWER,
+    BLACKWELL, EAGER, *LAUNCH_SHARES,
 )  # fmt: skip
 """Constants of ``models/practice.toml`` used to compute times; each model has its own (:attr:`Dimensions.constants`)."""
 _DRAWS, _TURN = 60, math.sqrt(2.0)
@@ -299,7 +300,11 @@ def step_of(
     known = {**constants(), **(own or {})}
     products, moving, fused, start = dimensions.constants
     needed = products, moving, fused, EAGER if eager else start
-    newer = (*(NEWER if on.newer else ()), *((BLACKWELL,) if on.blackwell else ()), *((on.launch_share,) if eager and on.launch_share else ()))
+    newer = (
+        *(NEWER if on.newer else ()),
+        *((BLACKWELL,) if on.blackwell else ()),
+        *((on.launch_share,) if eager and on.launch_share else ()),
+    )
     used = {name: known[name].plain for name in dict.fromkeys((*needed, *newer))}
     bandwidth = on.memory_bandwidth_bytes_per_s
     blocks = dimensions.blocks(value_bytes_of(precision))
