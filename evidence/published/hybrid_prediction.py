@@ -139,8 +139,9 @@ def hybrid_table(
             "shard": series.shard,
             "reduce_precision": series.reduce_precision,
         },
-        # what was composed of kernels, each measured alone, has no host
-        "training": {"micro_batches": row.micro_batches, "recompute": row.recompute} | ({"launch": "graph"} if composed else {}),
+        # fitted constants have what a kernel of these rows takes, host included
+        "training": {"micro_batches": row.micro_batches, "recompute": row.recompute}
+        | ({"launch": "graph"} if composed and "kernel_start_s" in (constants or {}) else {}),
         # rows that are thought not to fit were run all the same
         "run": {**run, "seed": zlib.crc32(row.series.encode()), "memory": "ignore"},
     }

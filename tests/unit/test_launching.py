@@ -99,7 +99,7 @@ def test_a_cut_model_takes_what_its_host_needs_and_its_interval_is_that_of_the_h
     assert result.step_time_s.mean == pytest.approx(kernels * its.launch_s.value, rel=0.15)
     low, high = (end / its.launch_s.value for end in (its.launch_s.low, its.launch_s.high))
     rate = result.throughput_samples_per_s
-    assert 0.7 * low < rate.mean / rate.high < 1.1 * low
+    assert 0.7 * low < rate.mean / rate.high < 1.3 * low, "with a fast host the device decides"
     assert 0.9 * high < rate.mean / rate.low < 1.4 * high
     assert result.discrepancy is not None
     assert all(part.name != "launching of kernels" for part in result.discrepancy.parts)

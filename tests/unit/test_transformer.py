@@ -18,7 +18,7 @@ from simulator.resolve.published_throughputs import load_published_throughputs
 from simulator.resolve.resolve import resolve
 from simulator.results.inadequacy import coverage
 from simulator.spec.accelerator import accelerator_named
-from simulator.spec.computed import CONSTANTS, EAGER, LAUNCH_SHARES, NEWER, attention_reach, step_of
+from simulator.spec.computed import BLACKWELL, CONSTANTS, EAGER, LAUNCH_SHARES, NEWER, attention_reach, step_of
 from simulator.spec.constants import Known, constants
 from simulator.spec.dimensions import ExpertsOf, Residual, Transformer
 from simulator.spec.workload import Workload
@@ -393,7 +393,11 @@ def test_two_tables_of_dimensions_are_one_too_many():
 def test_every_constant_is_used_by_some_model():
     tables = GPT, LLAMA, {**GPT, "kernels": "separate"}, *({**LLAMA, "flash_attention": version} for version in (2, 3))
     used = {name for table in tables for name in Transformer.model_validate(table).constants} | set(Residual(stages=(1,)).constants)
-    assert used | {*NEWER, EAGER, *LAUNCH_SHARES} == set(CONSTANTS)
+    assert used | {*NEWER, BLACKWELL, EAGER, *LAUNCH_SHARES} == set(CONSTANTS)
+    on = {
+        name: set(step_of(Transformer(**GPT), "mixed_bfloat16", name)["computed"]["constants"]) for name in ("B200-SXM-180GB", "H100-SXM")
+    }
+    assert on["B200-SXM-180GB"] - on["H100-SXM"] == {BLACKWELL}
     newer, older = (set(step_of(Transformer(**GPT), "mixed_float16", on)["computed"]["constants"]) for on in ("H100-SXM", "A100-SXM-80GB"))
     assert newer > set(NEWER)
     assert not older & set(NEWER)
