@@ -77,7 +77,7 @@ def test_nothing_stays_of_a_block(work: Callable[[str], tuple[subprocess.Popen[s
     assert folder.parent == tmp_path / "t"
     assert not folder.exists()
     assert not (tmp_path / "beside").exists()
-    assert all(map(ended, workers))
+    until(lambda: all(map(ended, workers)))
     child.communicate(timeout=PATIENCE_S)
     assert not (tmp_path / "named-[1]").exists()
     assert os.listdir(tmp_path) == ["t"]
