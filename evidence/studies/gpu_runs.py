@@ -254,6 +254,9 @@ def _of_memory(runs: Sequence[Run]) -> Iterator[str]:
             f"{each.kind:48} {each.runs:4} {each.shapes:6} {each.median:7.1%} {each.bias:+7.1%} {each.ninth:6.1%} {each.within:10.0%} "
             f"{each.inside:7.0%} {each.megatron:12.0%}"
         )
+    described = [run for run in runs if run.peak_bytes is not None and not run.note]
+    dense = [run for run in described if run.kind in ("dist optimizer", "virtual", "pipeline", "context")]
+    yield f"inside intervals of the other shapes: {left_out_coverage(dense):.0%} of dense models, {left_out_coverage(described):.0%} of all"
 
 
 # -- steps ---------------------------------------------------------------------------------
